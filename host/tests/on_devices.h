@@ -129,13 +129,11 @@ static inline keel_status call_planned(const call *c, keel_device *device,
 /* Calls it, waits, and returns how it ended. */
 static inline keel_status call_on(const call *c, keel_device *device, way how,
                                   keel_tensor **out) {
-  keel_op *op = NULL;
   keel_status status = KD_OK;
   for (uint32_t i = 0; i < c->out_count; i++)
     out[i] = NULL;
   if (how == AT_ONCE) {
-    expect_ok(
-        keel_op_prepare(context, c->op, c->attrs, c->attr_count, device, &op));
+    keel_op *op = prepare_op(context, c->op, c->attrs, c->attr_count, device);
     status = keel_op_call(op, c->in, c->in_count, out, c->out_count);
     keel_op_release(op);
   } else {

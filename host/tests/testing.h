@@ -34,6 +34,19 @@
   (&(const keel_run_params){.struct_size = sizeof(keel_run_params), \
                             __VA_ARGS__})
 
+/* The rank and the dimensions of one call. */
+#define DIMS(...)                                                 \
+  (uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
+      (const int64_t[]) {                                         \
+    __VA_ARGS__                                                   \
+  }
+
+static inline keel_context *open_params(const keel_context_params *params) {
+  keel_context *context = NULL;
+  expect_ok(keel_open(params, &context));
+  return context;
+}
+
 /* Opens a runtime with these plugins and no others (NULL: none); log: gets its lines, or
  * NULL. The CPU's ops stay apart, so that a program has the nodes that a test gives it. */
 static inline keel_context *open_logged(
@@ -41,24 +54,35 @@ static inline keel_context *open_logged(
     void (*log)(void *context, uint32_t level, const char *line)) {
   const char *paths[] = {a, b};
   const char *option = "cpu.regions=off";
-  keel_context *context = NULL;
-  const keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-      .plugins = paths,
-      .plugin_count = (uint32_t)((a != NULL) + (b != NULL)),
-      .options = &option,
-      .option_count = 1,
-      .workers = workers,
-      .log = log,
-  };
-  expect_ok(keel_open(&params, &context));
-  return context;
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths,
+            (uint32_t)((a != NULL) + (b != NULL)), .options = &option,
+            .option_count = 1, .workers = workers, .log = log);
+  return open_params(&params);
 }
 
 static inline keel_context *open_with(const char *a, const char *b,
                                       int32_t workers) {
   return open_logged(a, b, workers, NULL);
+}
+
+static inline keel_device *find_device(keel_context *context,
+                                       const char *name) {
+  keel_device *device = NULL;
+  expect_ok(keel_device_find(context, name, &device));
+  return device;
+}
+
+static inline keel_cancel *create_cancel(keel_context *context) {
+  keel_cancel *cancel = NULL;
+  expect_ok(keel_cancel_create(context, &cancel));
+  return cancel;
+}
+
+static inline keel_tensor *create_promise(keel_context *context) {
+  keel_tensor *promise = NULL;
+  expect_ok(keel_tensor_promise(context, &promise));
+  return promise;
 }
 
 static inline keel_tensor *create_tensor(keel_context *context, kd_dtype dtype,
@@ -72,6 +96,13 @@ static inline keel_tensor *create_tensor(keel_context *context, kd_dtype dtype,
 static inline keel_tensor *floats(keel_context *context, int64_t count,
                                   const float *data) {
   return create_tensor(context, KD_F32, 1, &count, data);
+}
+
+/* The same value on a device. */
+static inline keel_tensor *tensor_on(keel_tensor *tensor, keel_device *device) {
+  keel_tensor *there = NULL;
+  expect_ok(keel_tensor_to(tensor, device, &there));
+  return there;
 }
 
 /* So many floats, all the same. */
@@ -135,12 +166,52 @@ static inline void release_all(keel_tensor *const *tensors, uint32_t count) {
            : keel_group_release, keel_context *   \
            : keel_close)(a)
 
+static inline keel_op *prepare_op(keel_context *context, const char *name,
+                                  const keel_attr *attrs, uint32_t attr_count,
+                                  keel_device *device) {
+  keel_op *op = NULL;
+  expect_ok(keel_op_prepare(context, name, attrs, attr_count, device, &op));
+  return op;
+}
+
+/* The output of an op that has one, called at once. */
+static inline keel_tensor *call_op(keel_context *context, const char *name,
+                                   const keel_attr *attrs, uint32_t attr_count,
+                                   keel_tensor *const *in, uint32_t count) {
+  keel_tensor *out = NULL;
+  if (keel_call(context, name, attrs, attr_count, in, count, &out, 1) != KD_OK)
+    fail_msg("%s: %s", name, keel_message());
+  return out;
+}
+
+/* The same, on this device. */
+static inline keel_tensor *call_op_on(keel_device *device,
+                                      keel_context *context, const char *name,
+                                      keel_tensor *const *in, uint32_t count) {
+  expect_ok(keel_device_push(device));
+  keel_tensor *out = call_op(context, name, NULL, 0, in, count);
+  keel_device_pop();
+  return out;
+}
+
 /* An op of one argument (b: KEEL_ABSENT) or two, without attributes. */
 static inline keel_value op(keel_builder *builder, const char *name,
                             keel_value a, keel_value b) {
   keel_value pair[] = {a, b};
   return keel_builder_op(builder, name, NULL, 0, pair,
                          b == KEEL_ABSENT ? 1 : 2);
+}
+
+/* What y changes by with x, under the names that the op has for them. */
+static inline keel_value gradient_of(keel_builder *builder, const char *x_name,
+                                     keel_value x, const char *y_name,
+                                     keel_value y) {
+  const char *xs[] = {x_name};
+  const keel_attr of[] = {
+      {.name = "xs", .kind = KD_ATTR_STRINGS, .count = 1, .strings = xs},
+      KEEL_STRING("y", y_name)};
+  return keel_builder_op(builder, "ai.onnx.preview.training::Gradient", of, 2,
+                         (keel_value[]){x, x, y}, 3);
 }
 
 /* A constant of a tensor, which it takes over. */
@@ -158,6 +229,13 @@ static inline keel_builder *create_builder(keel_context *context,
   return builder;
 }
 
+static inline keel_builder *create_body(keel_builder *builder,
+                                        const char *name) {
+  keel_builder *body = NULL;
+  expect_ok(keel_builder_body(builder, name, &body));
+  return body;
+}
+
 /* What the builder has. It is gone then. */
 static inline keel_program *finish_program(keel_builder *builder) {
   keel_program *program = NULL;
@@ -166,10 +244,25 @@ static inline keel_program *finish_program(keel_builder *builder) {
   return program;
 }
 
+/* What the builder has, with one output. It is gone then. */
+static inline keel_program *program_giving(keel_builder *builder,
+                                           keel_value y) {
+  expect_ok(keel_builder_output(builder, "y", y));
+  return finish_program(builder);
+}
+
 static inline keel_program *load_program(keel_context *context,
                                          const char *path) {
   keel_program *program = NULL;
   expect_ok(keel_program_load(context, path, &program));
+  return program;
+}
+
+/* A program from its text. */
+static inline keel_program *load_text(keel_context *context, const char *text) {
+  keel_program *program = NULL;
+  expect_ok(
+      keel_program_load_memory(context, "text", text, strlen(text), &program));
   return program;
 }
 
@@ -189,12 +282,26 @@ static inline keel_plan *finish_plan(keel_builder *builder,
   return plan;
 }
 
+/* The same of a program with one output. */
+static inline keel_plan *plan_giving(keel_builder *builder, keel_value y,
+                                     const keel_plan_params *params) {
+  expect_ok(keel_builder_output(builder, "y", y));
+  return finish_plan(builder, params);
+}
+
+/* The output of a plan that has one, after a run. */
+static inline keel_tensor *output_of(keel_plan *plan, keel_tensor *const *in,
+                                     uint32_t count) {
+  keel_tensor *out = NULL;
+  expect_ok(keel_plan_run(plan, in, count, &out, 1));
+  return out;
+}
+
 /* A run of a plan of one input, and what it gives. */
 static inline void expect_run(keel_context *context, keel_plan *plan,
                               const float *in, const float *want,
                               int64_t count) {
-  keel_tensor *x = floats(context, count, in), *y = NULL;
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *x = floats(context, count, in), *y = output_of(plan, &x, 1);
   expect_floats(y, want, (size_t)count);
   keel_tensor_release(x);
   keel_tensor_release(y);

@@ -17,12 +17,16 @@
 #define LISTED_TEST(name) static void name(void **state __attribute__((unused)))
 #define SETUP(name)       static int name(void **state __attribute__((unused)))
 
-/* A test that tests_run runs, with all others of the file, in their order. */
-#define TEST_THAT(name)                                                      \
-  static void name(void **);                                                 \
-  __attribute__((constructor)) static void name##_is_one(void) {             \
-    tests_of_file[test_count++] = (struct CMUnitTest)cmocka_unit_test(name); \
-  }                                                                          \
+/* A test that tests_run runs, with all others of the file, in their order; in the second form
+ * with what is done before it and behind it. */
+#define TEST_THAT(name) TEST_BETWEEN(name, NULL, NULL)
+#define TEST_BETWEEN(name, before, after)                                \
+  static void name(void **);                                             \
+  __attribute__((constructor)) static void name##_is_one(void) {         \
+    tests_of_file[test_count++] =                                        \
+        (struct CMUnitTest)cmocka_unit_test_setup_teardown(name, before, \
+                                                           after);       \
+  }                                                                      \
   LISTED_TEST(name)
 
 static struct CMUnitTest tests_of_file[64];
@@ -39,12 +43,14 @@ static inline int tests_run(CMFixtureFunction before, CMFixtureFunction after) {
     return tests_run(before, after); \
   }
 
-/* What is done before and behind each of them. */
+/* What is done before and behind each of them that does not say so itself. */
 static inline void around_each(CMFixtureFunction before,
                                CMFixtureFunction after) {
   for (size_t i = 0; i < test_count; i++) {
-    tests_of_file[i].setup_func = before;
-    tests_of_file[i].teardown_func = after;
+    struct CMUnitTest *test = &tests_of_file[i];
+    if (test->setup_func || test->teardown_func) continue;
+    test->setup_func = before;
+    test->teardown_func = after;
   }
 }
 

@@ -153,7 +153,6 @@ TEST_THAT(floats_become_integers_by_one_rule) {
   static const kd_dtype integers[] = {KD_I8,  KD_U8,  KD_I16, KD_U16, KD_I32,
                                       KD_U32, KD_I64, KD_U64, KD_BOOL};
   uint64_t x[WHOLES], made[WHOLES], zero = 0;
-  const int64_t one = 1;
   for (int f = 0; f < 4; f++)
     for (int t = 0; t < 9; t++)
       for (int like = 0; like < 2; like++) {
@@ -164,7 +163,7 @@ TEST_THAT(floats_become_integers_by_one_rule) {
             .attrs = &to,
             .attr_count = !like,
             .in = {create_tensor(context, floats[f], 1, &count, x),
-                   like ? create_tensor(context, integers[t], 1, &one, &zero)
+                   like ? create_tensor(context, integers[t], DIMS(1), &zero)
                         : NULL},
             .in_count = like ? 2 : 1,
             .out_count = 1};
@@ -245,7 +244,6 @@ TEST_THAT(text_is_rounded_once) {
       {"INF", KD_F16, 0x7c00},
       {"-0", KD_BF16, 0x8000},
   };
-  const int64_t one = 1;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     const keel_attr to = KEEL_INT("to", texts[i].to);
     call c = {.op = "Cast",
@@ -255,7 +253,7 @@ TEST_THAT(text_is_rounded_once) {
               .out_count = 1};
     known want = {texts[i].to, 1, {1}, &texts[i].want};
     expect_ok(
-        keel_strings_create(context, 1, &one, &texts[i].text, NULL, &c.in[0]));
+        keel_strings_create(context, DIMS(1), &texts[i].text, NULL, &c.in[0]));
     call_everywhere(&c, check_known, &want);
     keel_tensor_release(c.in[0]);
   }

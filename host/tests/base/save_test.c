@@ -1,5 +1,6 @@
 /* save_test.c - files are written whole or not at all, also by many writers at once. */
 #include "system/save.h"
+#include "files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -59,13 +60,6 @@ static void expect_text(const char *path, const char *want) {
   assert_string_equal(got, want);
 }
 
-static void put_text(const char *path, const char *text) {
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  fputs(text, file);
-  assert_int_equal(fclose(file), 0);
-}
-
 static struct stat facts_of(const char *path) {
   struct stat facts;
   assert_int_equal(lstat(path, &facts), 0);
@@ -106,7 +100,7 @@ TEST_THAT(a_new_file_has_the_mode_that_the_umask_leaves) {
 TEST_THAT(a_file_keeps_its_mode) {
   static const mode_t modes[] = {0600, 0640, 0666, 0755, 0777, 0200, 0602};
   for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-    put_text(at("a"), "old");
+    write_text(at("a"), "old");
     assert_int_equal(chmod(at("a"), modes[i]), 0);
     assert_int_equal(save_text(at("a"), "new"), 0);
     assert_int_equal(facts_of(at("a")).st_mode & 07777, modes[i]);
@@ -118,7 +112,7 @@ TEST_THAT(a_file_keeps_its_mode) {
 
 TEST_THAT(a_file_keeps_its_owner) {
   if (geteuid() != 0) skip();
-  put_text(at("a"), "old");
+  write_text(at("a"), "old");
   assert_int_equal(chown(at("a"), 1234, 4321), 0);
   assert_int_equal(chmod(at("a"), 06755), 0);
   assert_int_equal(save_text(at("a"), "new"), 0);
@@ -144,7 +138,7 @@ static int saved_by_nobody(const char *path) {
 TEST_THAT(a_file_that_may_not_be_written_stays) {
   if (geteuid() != 0) skip();
   assert_int_equal(chmod(folder, 0777), 0);
-  put_text(at("a"), "old");
+  write_text(at("a"), "old");
   chmod(at("a"), 0644);
   assert_int_equal(saved_by_nobody(at("a")), EACCES);
   expect_text(at("a"), "old");
@@ -173,7 +167,7 @@ TEST_THAT(links_are_followed) {
                i == 2 ? "inner/link" : "link");
       unlink(link);
       unlink(at("real"));
-      if (there) put_text(at("real"), "old");
+      if (there) write_text(at("real"), "old");
       assert_int_equal(symlink(targets[i] ? targets[i] : at("real"), link), 0);
       unlink(at("chain"));
       assert_int_equal(symlink(link, at("chain")), 0);
@@ -198,7 +192,7 @@ TEST_THAT(a_link_that_leads_nowhere_still_does_after_an_error) {
 }
 
 TEST_THAT(a_link_where_others_used_to_write_is_not_met) {
-  put_text(at("victim"), "theirs");
+  write_text(at("victim"), "theirs");
   for (int unnamed = 0; unnamed < 2; unnamed++) {
     without_unnamed = unnamed;
     unlink(at("a.new"));
@@ -276,7 +270,7 @@ TEST_THAT(folders_are_refused) {
   assert_int_equal(save_text(at("none/a"), "x"), ENOENT);
   assert_int_equal(save_text(at("none/"), "x"), EISDIR);
   assert_int_equal(save_text("", "x"), ENOENT);
-  put_text(at("file"), "old");
+  write_text(at("file"), "old");
   assert_int_equal(save_text(at("file/a"), "x"), ENOTDIR);
 }
 
@@ -320,7 +314,7 @@ TEST_THAT(an_error_leaves_the_old_file) {
   keel_save save;
   for (int unnamed = 0; unnamed < 2; unnamed++) {
     without_unnamed = unnamed;
-    put_text(at("a"), "old");
+    write_text(at("a"), "old");
     assert_int_equal(save_too_much(at("a")), EFBIG);
     expect_text(at("a"), "old");
     assert_int_equal(save_too_much(at("b")), EFBIG);
@@ -335,7 +329,7 @@ TEST_THAT(an_error_leaves_the_old_file) {
 
 TEST_THAT(a_killed_writer_leaves_the_old_file_and_nothing_else) {
   int status = 0;
-  put_text(at("a"), "old");
+  write_text(at("a"), "old");
   pid_t child = fork();
   if (!child) {
     keel_save save;

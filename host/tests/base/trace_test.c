@@ -2,16 +2,14 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "testing.h"
+#include "files.h"
+#include "one_context.h"
 #include "trace/trace.h"
 
-static keel_context *context;
 static char path[] = "/tmp/keel-trace-XXXXXX";
 
 SETUP(begin) {
-  int file = mkstemp(path);
-  if (file < 0) return -1;
-  close(file);
+  make_file(path);
   context = open_with(CPU_PLUGIN, NULL, 2);
   return 0;
 }
@@ -23,14 +21,8 @@ SETUP(end) {
 
 /* The file's text; to be freed. */
 static char *read_trace(void) {
-  FILE *file = fopen(path, "rb");
-  assert_non_null(file);
-  fseek(file, 0, SEEK_END);
-  size_t size = (size_t)ftell(file);
-  rewind(file);
-  char *text = calloc(size + 1, 1);
-  assert_int_equal(fread(text, 1, size, file), size);
-  fclose(file);
+  size_t size = 0;
+  char *text = read_bytes(path, &size);
   assert_string_equal(text + size - 4, "\n]}\n");
   return text;
 }
@@ -49,8 +41,8 @@ static size_t count(const char *text, const char *part) {
 
 static void relu(void) {
   const float numbers[] = {-1, 1};
-  keel_tensor *x = floats(context, 2, numbers), *y = NULL;
-  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
+  keel_tensor *x = floats(context, 2, numbers),
+              *y = call_op(context, "Relu", NULL, 0, &x, 1);
   RELEASE(x, y);
 }
 
@@ -84,11 +76,9 @@ TEST_THAT(a_trace_holds_what_ran_while_it_did) {
 static void relu_on(keel_context *sims, const char *name) {
   const float numbers[] = {-1, 1};
   float y[2];
-  keel_device *device = NULL;
-  keel_op *op = NULL;
   keel_tensor *x = floats(sims, 2, numbers), *out = NULL;
-  expect_ok(keel_device_find(sims, name, &device));
-  expect_ok(keel_op_prepare(sims, "Relu", NULL, 0, device, &op));
+  keel_device *device = find_device(sims, name);
+  keel_op *op = prepare_op(sims, "Relu", NULL, 0, device);
   expect_ok(keel_op_call(op, &x, 1, &out, 1));
   expect_ok(keel_tensor_read(out, y, sizeof y));
   RELEASE(x, out, op);

@@ -17,8 +17,7 @@ static void count(void *unused, uint32_t level, const char *line) {
 }
 
 static keel_tensor *matrix(const float *data) {
-  const int64_t dims[] = {ROWS, COLUMNS};
-  return create_tensor(context, KD_F32, 2, dims, data);
+  return create_tensor(context, KD_F32, DIMS(ROWS, COLUMNS), data);
 }
 
 /* Row `row` of a matrix becomes `number`. */
@@ -39,10 +38,9 @@ static keel_plan *plan_of(keel_builder *builder, keel_device *device) {
 static void try_updates(keel_device *device, bool counted) {
   static const float data[SIZE] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   static const float want[SIZE] = {30, 30, 30, 10, 10, 10, 7, 8, 9, 20, 20, 20};
-  const int64_t dims[] = {ROWS, COLUMNS};
   float got[SIZE];
   keel_builder *builder = create_builder(context, "updates");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, COLUMNS));
   keel_value y = put_row(builder, put_row(builder, x, 1, 10), 3, 20);
   keel_builder_output(builder, "y", put_row(builder, y, 0, 30));
   keel_plan *plan = plan_of(builder, device);
@@ -109,9 +107,8 @@ static void try_constant(keel_device *device) {
   for (int run = 0; run < 6; run++) {
     const float row[] = {(float)run, (float)-run, 100};
     float got[SIZE];
-    keel_tensor *out = NULL;
     keel_tensor *x = create_tensor(context, KD_F32, 2, row_dims, row);
-    expect_ok(keel_plan_run(plan, &x, 1, &out, 1));
+    keel_tensor *out = output_of(plan, &x, 1);
     expect_ok(keel_tensor_read(out, got, sizeof got));
     for (int i = 0; i < SIZE; i++)
       assert_true(got[i] == (i / COLUMNS == 2 ? -row[i % COLUMNS] : -data[i]));
@@ -128,9 +125,7 @@ static void try_call(keel_device *device) {
   keel_tensor *in[] = {matrix(data), NULL, NULL}, *out = NULL;
   expect_ok(keel_tensor_create(context, KD_I64, 2, dims, rows, &in[1]));
   expect_ok(keel_tensor_create(context, KD_F32, 2, dims, data, &in[2]));
-  expect_ok(keel_device_push(device));
-  expect_ok(keel_call(context, "ScatterElements", NULL, 0, in, 3, &out, 1));
-  keel_device_pop();
+  out = call_op_on(device, context, "ScatterElements", in, 3);
   expect_ok(keel_tensor_read(out, got, sizeof got));
   assert_memory_equal(got, data, 6 * sizeof *got);
   assert_memory_equal(got + 6, data, 3 * sizeof *got);
@@ -161,7 +156,7 @@ static void try_device(const char *plugin) {
 
 /* ---- the tests -------------------------------------------------------------------- */
 
-LISTED_TEST(a_value_that_is_held_stays) {
+TEST_BETWEEN(a_value_that_is_held_stays, open_cpu, close_context) {
   keel_device *device = keel_device_at(context, 0);
   try_updates(device, false);
   try_both(device);
@@ -169,7 +164,7 @@ LISTED_TEST(a_value_that_is_held_stays) {
   try_call(device);
 }
 
-LISTED_TEST(only_what_is_held_is_copied_on_a_device) {
+TEST_THAT(only_what_is_held_is_copied_on_a_device) {
 #ifdef SIM_PLUGIN
   try_device(SIM_PLUGIN);
 #endif
@@ -178,7 +173,7 @@ LISTED_TEST(only_what_is_held_is_copied_on_a_device) {
 }
 
 /* A recurrent op's last state may lie where its first one did. */
-LISTED_TEST(state_may_be_carried_in_place) {
+TEST_BETWEEN(state_may_be_carried_in_place, open_cpu, close_context) {
   enum { HIDDEN = 3 };
   const int64_t x_dims[] = {1, 1, 2}, w_dims[] = {1, 4 * HIDDEN, 2};
   const int64_t r_dims[] = {1, 4 * HIDDEN, HIDDEN}, h_dims[] = {1, 1, HIDDEN};
@@ -226,13 +221,4 @@ LISTED_TEST(state_may_be_carried_in_place) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(a_value_that_is_held_stays, open_cpu,
-                                      close_context),
-      cmocka_unit_test(only_what_is_held_is_copied_on_a_device),
-      cmocka_unit_test_setup_teardown(state_may_be_carried_in_place, open_cpu,
-                                      close_context),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

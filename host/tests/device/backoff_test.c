@@ -3,12 +3,11 @@
 #include <pthread.h>
 
 #include "device/device.h"
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
 enum { RING = 4, SIZE = 8, THREADS = 4 };
 
-static keel_context *context;
 static keel_device *queue;
 static keel_op *add; /* on it */
 static toy_state *toy;
@@ -62,13 +61,11 @@ TEST_THAT(eager_ops_wait_for_room) {
 
 /* Static runs and recordings are longer than the ring; copies go in and out beside them. */
 TEST_THAT(planned_runs_wait_for_room) {
-  const int64_t dims[] = {SIZE};
   keel_builder *builder = create_builder(context, "adds");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims), y = x;
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(SIZE)), y = x;
   for (int i = 0; i < 20; i++)
     y = op(builder, "Add", op(builder, "Relu", y, KEEL_ABSENT), x);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, y);
   keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = queue));
   for (int i = 0; i < 30; i++) {
     keel_tensor *in = all_of((float)i), *out = NULL;

@@ -2,16 +2,13 @@
  * copy and to fill there, and does without where it can't. On the queue, and on OpenCL
  * and Vulkan where there is a device. */
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "device/device.h"
 #include "layers/layers.h"
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static keel_device *device;
-static char path[] = "/tmp/keel-inside-XXXXXX";
 
 /* ---- what is called --------------------------------------------------------------------- */
 
@@ -174,11 +171,10 @@ TEST_THAT(memory_is_filled_behind_the_work_on_it) {
 }
 
 TEST_THAT(a_fill_that_fails_says_why) {
-  const int64_t four = 4;
   keel_tensor *tensor = NULL;
   assert_true(begin(TOY("queue"), "fault:memory.fill=1:INTERNAL"));
   expect_fails(
-      keel_tensor_fill(context, device, KD_F32, 1, &four, NULL, &tensor),
+      keel_tensor_fill(context, device, KD_F32, DIMS(4), NULL, &tensor),
       KD_INTERNAL, "memory.fill");
   assert_null(tensor);
   tensor = filled(device, KD_F32, 4, NULL);
@@ -204,7 +200,7 @@ enum { ROUNDS = 5, WIDE = 3 };
 /* Running sums of the rows of x: the last one, and all of them. The other output is that
  * of `rounds` rounds, each with the sum of what it got. */
 static const char sums[] =
-    "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
+    "\"keel.program\"() ({\n"
     "  ^bb0(%s: tensor<3xf32>, %x: tensor<5x3xf32>, %m: tensor<i64>,"
     " %yes: tensor<i1>):\n"
     "    %a, %b, %r = \"onnx.Scan\"(%s, %x) ({\n"
@@ -229,17 +225,10 @@ static const char sums[] =
     " tensor<?x3xf32>)\n"
     "    \"keel.return\"(%b, %r, %d) : (tensor<5x3xf32>, tensor<5x3xf32>,"
     " tensor<?x3xf32>) -> ()\n"
-    "  }) {version = 1 : i64, name = \"sums\", inputs = [\"s\", \"x\", \"m\","
-    " \"yes\"], input_types = [tensor<3xf32>, tensor<5x3xf32>, tensor<i64>,"
-    " tensor<i1>], outputs = [\"b\", \"r\", \"d\"], output_types ="
-    " [tensor<5x3xf32>, tensor<5x3xf32>, tensor<?x3xf32>]} : () -> ()\n"
     "}) : () -> ()\n";
 
 static keel_plan *plan_of_sums(void) {
-  FILE *file = fopen(path, "w");
-  assert_true(file && fputs(sums, file) >= 0);
-  fclose(file);
-  keel_program *program = load_program(context, path);
+  keel_program *program = load_text(context, sums);
   keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = device));
   keel_program_release(program);
   return plan;
@@ -247,9 +236,8 @@ static keel_plan *plan_of_sums(void) {
 
 static keel_tensor *there(kd_dtype dtype, uint32_t rank, const int64_t *dims,
                           const void *data) {
-  keel_tensor *tensor = NULL;
   keel_tensor *here = create_tensor(context, dtype, rank, dims, data);
-  expect_ok(keel_tensor_to(here, device, &tensor));
+  keel_tensor *tensor = tensor_on(here, device);
   keel_tensor_release(here);
   return tensor;
 }
@@ -441,11 +429,4 @@ TEST_THAT(other_parts_are_left_to_kernels) {
   end();
 }
 
-int main(void) {
-  int file = mkstemp(path);
-  if (file < 0) return 1;
-  close(file);
-  int failed = tests_run(NULL, NULL);
-  unlink(path);
-  return failed;
-}
+RUN_TESTS(NULL, NULL)

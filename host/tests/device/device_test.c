@@ -3,11 +3,10 @@
 #include <unistd.h>
 
 #include "eager/call_site.h"
+#include "one_context.h"
 #include "ops/schema.h"
-#include "testing.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static keel_device *queue, *cpu;
 static const float data[] = {-1, 2, -3, 4};
 static int errors;
@@ -38,11 +37,9 @@ TEST_THAT(a_tensor_may_go_to_it_first) {
   const char *path = TOY("queue");
   const keel_context_params params =
       OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, &path, 1, .workers = 1);
-  keel_context *fresh = NULL;
-  keel_tensor *there = NULL;
-  expect_ok(keel_open(&params, &fresh));
+  keel_context *fresh = open_params(&params);
   keel_tensor *here = floats(fresh, 4, data);
-  expect_ok(keel_tensor_to(here, keel_device_at(fresh, 0), &there));
+  keel_tensor *there = tensor_on(here, keel_device_at(fresh, 0));
   expect_floats(there, data, 4);
   RELEASE(here, there, fresh);
 }
@@ -91,20 +88,15 @@ TEST_THAT(views_keep_their_place) {
 }
 
 static keel_program *chain(int length) {
-  const int64_t four = 4;
-  keel_tensor *one = floats(context, 4, (const float[]){1, 1, 1, 1});
   keel_builder *builder = create_builder(context, "chain");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  keel_value c = keel_builder_constant(builder, one);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
+  keel_value c =
+      constant_of(builder, floats(context, 4, (const float[]){1, 1, 1, 1}));
   for (int i = 0; i < length; i++) {
-    keel_value pair[] = {x, c};
-    x = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
+    x = op(builder, "Add", x, c);
     x = keel_builder_op(builder, i % 3 ? "Relu" : "Neg", NULL, 0, &x, 1);
   }
-  keel_builder_output(builder, "y", x);
-  keel_program *program = finish_program(builder);
-  keel_tensor_release(one);
-  return program;
+  return program_giving(builder, x);
 }
 
 static void run_on(keel_program *program, keel_device *device, float *out) {
@@ -131,15 +123,12 @@ TEST_THAT(a_program_over_two_devices_gives_the_same) {
 /* Sub has no kernel on the queue; it becomes Add and Neg, and Neg Mul. */
 TEST_THAT(ops_without_a_kernel_are_written_with_others) {
   const float want[] = {-2, 4, -6, 8};
-  const int64_t four = 4;
   keel_context *alone = open_with(TOY("queue"), NULL, 1);
   keel_builder *builder = create_builder(alone, "sub");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   keel_value three[] = {x, x, x};
-  keel_value pair[] = {keel_builder_op(builder, "Sum", NULL, 0, three, 3), x};
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Sub", NULL, 0, pair, 2));
-  keel_plan *plan = finish_plan(builder, NULL);
+  x = op(builder, "Sub", keel_builder_op(builder, "Sum", NULL, 0, three, 3), x);
+  keel_plan *plan = plan_giving(builder, x, NULL);
   expect_run(alone, plan, data, want, 4);
   RELEASE(plan, alone);
 }
@@ -242,10 +231,9 @@ static keel_tensor *lend(keel_context *own, keel_device *device, size_t offset,
   float *numbers = (float *)(void *)(memory + offset);
   for (int64_t i = 0; i < count; i++)
     numbers[i] = (float)(i % 100) - 50;
-  keel_tensor *placed = NULL;
   expect_ok(keel_tensor_wrap(own, KD_F32, 1, &count, numbers, note_end, memory,
                              out_host));
-  expect_ok(keel_tensor_to(*out_host, device, &placed));
+  keel_tensor *placed = tensor_on(*out_host, device);
   return placed;
 }
 
@@ -293,13 +281,11 @@ TEST_THAT(application_memory_is_imported) {
   setenv("KEEL_SIM_INTEGRATED", "yes", 1);
   keel_context *own = open_with(SIM_PLUGIN, NULL, KEEL_NO_WORKERS);
   unsetenv("KEEL_SIM_INTEGRATED");
-  keel_device *device = NULL;
   keel_memory_facts before, after;
-  expect_ok(keel_device_find(own, "sim:0", &device));
+  keel_device *device = find_device(own, "sim:0");
   expect_ok(keel_device_memory(device, &before));
   for (size_t offset = 0; offset <= 64; offset += 64) {
     keel_tensor *host = NULL, *y = NULL;
-    keel_op *op = NULL;
     static float out[1 << 16];
     let_go = 0;
     keel_tensor *x = lend(own, device, offset, &host);
@@ -310,7 +296,7 @@ TEST_THAT(application_memory_is_imported) {
       assert_int_equal(after.used, before.used);
     keel_tensor_release(host);
     assert_int_equal(let_go, offset ? 1 : 0);
-    expect_ok(keel_op_prepare(own, "Relu", NULL, 0, device, &op));
+    keel_op *op = prepare_op(own, "Relu", NULL, 0, device);
     expect_ok(keel_op_call(op, &x, 1, &y, 1));
     keel_tensor_release(x); /* the call may still read it */
     expect_ok(keel_tensor_read(y, out, sizeof out));
@@ -321,12 +307,11 @@ TEST_THAT(application_memory_is_imported) {
   }
   expect_no_output_in_it(own, device);
   /* without a `done` it may go with its tensor */
-  const int64_t four = 4;
   float *memory = aligned_alloc(4096, 4096), got[4];
   const float want[] = {1, 2, 3, 4};
   memcpy(memory, want, sizeof want);
   keel_tensor *host = NULL, *placed = NULL;
-  expect_ok(keel_tensor_wrap(own, KD_F32, 1, &four, memory, NULL, NULL, &host));
+  expect_ok(keel_tensor_wrap(own, KD_F32, DIMS(4), memory, NULL, NULL, &host));
   expect_ok(keel_tensor_to(host, device, &placed));
   keel_tensor_release(host);
   memset(memory, 0xff, 4096);
@@ -368,12 +353,11 @@ TEST_THAT(a_list_that_names_nothing_is_warned_of) {
   const char *paths[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
   setenv("KEEL_LOG", "warning", 1);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    keel_context *shown = NULL;
     keel_context_params params =
         OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 3,
               .log = note_warning, .visible = rows[i][0]);
     *warnings = 0;
-    expect_ok(keel_open(&params, &shown));
+    keel_context *shown = open_params(&params);
     if (*rows[i][1])
       assert_non_null(strstr(warnings, rows[i][1]));
     else
@@ -387,9 +371,8 @@ static void *call_often(void *argument) {
   keel_context *shown = argument;
   for (int i = 0; i < 300; i++) {
     keel_tensor *x = equal_floats(shown, 4, -1), *y = NULL;
-    keel_device *found = NULL;
     expect_ok(keel_call(shown, "Relu", NULL, 0, &x, 1, &y, 1));
-    expect_ok(keel_device_find(shown, "cpu", &found));
+    find_device(shown, "cpu");
     release_all((keel_tensor *[]){x, y}, 2);
   }
   return NULL;
@@ -405,8 +388,7 @@ TEST_THAT(hidden_devices_are_shown_when_they_are_wanted) {
   expect_ok(keel_show(shown, "cpu,queue"));
   assert_string_equal(names_of(shown), "cpu:0 queue:0 ");
   expect_ok(keel_device_find(shown, "queue", &found));
-  keel_tensor *x = equal_floats(shown, 4, 2), *there = NULL;
-  expect_ok(keel_tensor_to(x, found, &there));
+  keel_tensor *x = equal_floats(shown, 4, 2), *there = tensor_on(x, found);
   expect_equal_floats(there, 2, 4);
   for (int again = 0; again < 2; again++) {
     expect_ok(keel_show(shown, "-none"));
@@ -522,14 +504,13 @@ static kd_status count_flush(kd_stream *stream) {
 
 /* |-x| on the device, `runs` times; nobody reads what comes out. */
 static void run_unread(keel_device *device, int runs) {
-  const int64_t four = 4;
   keel_context *own = device->context;
   keel_tensor *here = floats(own, 4, data), *x = NULL, *y = NULL;
   keel_builder *builder = create_builder(own, "unread");
-  keel_value value = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value value = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   value = op(builder, "Neg", value, KEEL_ABSENT);
-  keel_builder_output(builder, "y", op(builder, "Abs", value, KEEL_ABSENT));
-  keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = device));
+  keel_plan *plan = plan_giving(builder, op(builder, "Abs", value, KEEL_ABSENT),
+                                PLAN_PARAMS(.device = device));
   expect_ok(keel_tensor_to(here, device, &x));
   for (int i = 0; i < runs; i++) {
     int before = flushes;

@@ -9,7 +9,7 @@
 
 #include <keel/group.h>
 
-#include "testing.h"
+#include "one_context.h"
 
 #ifdef SIM_PLUGIN
 
@@ -17,7 +17,6 @@
 
 enum { MEMBERS = 2 };
 
-static keel_context *context;
 static keel_group *group;
 
 SETUP(begin) {
@@ -50,10 +49,9 @@ static float at_w(int64_t i, int64_t j) {
 static keel_tensor *matrix(float (*at)(int64_t, int64_t), int64_t first,
                            int64_t rows, int64_t columns) {
   float data[64];
-  const int64_t dims[] = {rows, columns};
   for (int64_t i = 0; i < rows * columns; i++)
     data[i] = at(first + i / columns, i % columns);
-  return create_tensor(context, KD_F32, 2, dims, data);
+  return create_tensor(context, KD_F32, DIMS(rows, columns), data);
 }
 
 static float product(int64_t row, int64_t column) {

@@ -10,11 +10,10 @@
 #include "device/device.h"
 #include "layers/layers.h"
 #include "memory/copy.h"
-#include "testing.h"
+#include "one_context.h"
 
 enum { COUNT = 1 << 16, BYTES = COUNT * (int)sizeof(float) };
 
-static keel_context *context;
 static float data[COUNT], got[COUNT];
 static const int64_t dims[] = {COUNT};
 
@@ -44,7 +43,7 @@ static void forget(void) {
 
 /* ---- contexts, tensors -------------------------------------------------------------------- */
 
-static void begin(void) {
+SETUP(begin) {
   static const char *const paths[] = {CPU_PLUGIN, OPENCL_PLUGIN, VULKAN_PLUGIN};
   const keel_context_params params =
       OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 3,
@@ -55,11 +54,12 @@ static void begin(void) {
     expect_ok(keel_device_ready(keel_device_at(context, i)));
   for (int i = 0; i < COUNT; i++)
     data[i] = (float)i - (float)COUNT / 2;
+  return 0;
 }
 
-static void end(void) {
+SETUP(end) {
   keel_close(context);
-  expect_ok(keel_layers_set(""));
+  return keel_layers_set("");
 }
 
 static keel_device *named(const char *name) {
@@ -123,25 +123,20 @@ static void expect_mapped(keel_device *device, bool made_for) {
 }
 
 TEST_THAT(shared_memory_holds_the_value) {
-  begin();
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     expect_mapped(keel_device_at(context, i), false);
     expect_mapped(keel_device_at(context, i), true);
   }
-  end();
 }
 
 /* y = relu(x) is made by the device's own work, which is waited for. */
 TEST_THAT(work_is_waited_for) {
-  begin();
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     keel_device *device = keel_device_at(context, i);
     kd_external memory;
     expect_ok(keel_device_export(device, KD_EXTERNAL_SHARED_FD));
     keel_tensor *x = on(device), *y = NULL;
-    expect_ok(keel_device_push(device));
-    expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
-    keel_device_pop();
+    y = call_op_on(device, context, "Relu", &x, 1);
     assert_true(exported(y, KD_EXTERNAL_SHARED_FD, &memory));
     float *at = mmap(NULL, (size_t)memory.size, PROT_READ, MAP_SHARED,
                      (int)memory.handle, 0);
@@ -152,22 +147,17 @@ TEST_THAT(work_is_waited_for) {
     close((int)memory.handle);
     RELEASE(x, y);
   }
-  end();
 }
 
 /* Ops that may write over their input do not where somebody has it. */
 TEST_THAT(nobody_writes_over_what_was_exported) {
-  begin();
   keel_device *device = named("cpu:0");
   kd_external memory;
   expect_ok(keel_device_export(device, KD_EXTERNAL_SHARED_FD));
   keel_tensor *x = on(device);
   assert_true(exported(x, KD_EXTERNAL_SHARED_FD, &memory));
   for (int i = 0; i < 2; i++) {
-    keel_tensor *y = NULL;
-    expect_ok(keel_device_push(device));
-    expect_ok(keel_call(context, "Neg", NULL, 0, &x, 1, &y, 1));
-    keel_device_pop();
+    keel_tensor *y = call_op_on(device, context, "Neg", &x, 1);
     keel_tensor_release(x);
     x = y;
   }
@@ -178,7 +168,6 @@ TEST_THAT(nobody_writes_over_what_was_exported) {
   munmap(at, (size_t)memory.size);
   close((int)memory.handle);
   keel_tensor_release(x);
-  end();
 }
 
 /* ---- in ----------------------------------------------------------------------------------- */
@@ -194,9 +183,7 @@ static void expect_taken(keel_device *from, keel_device *to, uint32_t kind) {
   assert_int_equal(called(IN), 0);
   assert_ptr_equal(keel_tensor_device(there), to);
   expect_data(there);
-  expect_ok(keel_device_push(to));
-  expect_ok(keel_call(context, "Relu", NULL, 0, &there, 1, &y, 1));
-  keel_device_pop();
+  y = call_op_on(to, context, "Relu", &there, 1);
   expect_ok(keel_tensor_read(y, got, sizeof got));
   for (int i = 0; i < COUNT; i++)
     assert_true(got[i] == (data[i] > 0 ? data[i] : 0));
@@ -207,7 +194,6 @@ static void expect_taken(keel_device *from, keel_device *to, uint32_t kind) {
 }
 
 TEST_THAT(each_device_takes_what_each_shares) {
-  begin();
   uint32_t devices = keel_device_count(context);
   for (uint32_t i = 0; i < devices * devices; i++)
     expect_taken(keel_device_at(context, i / devices),
@@ -217,7 +203,6 @@ TEST_THAT(each_device_takes_what_each_shares) {
     expect_taken(vulkan, vulkan, KD_EXTERNAL_OPAQUE_FD);
     expect_taken(vulkan, vulkan, KD_EXTERNAL_DMA_BUF);
   }
-  end();
 }
 
 /* The descriptor is still the caller's. */
@@ -234,7 +219,6 @@ static void expect_refused(keel_device *device, kd_external memory,
 
 TEST_THAT(a_refused_descriptor_is_still_the_callers) {
   int pipes[2];
-  begin();
   assert_int_equal(pipe(pipes), 0);
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     keel_device *device = keel_device_at(context, i);
@@ -263,13 +247,11 @@ TEST_THAT(a_refused_descriptor_is_still_the_callers) {
   }
   close(pipes[0]);
   close(pipes[1]);
-  end();
 }
 
 TEST_THAT(what_can_not_be_exported_is_refused) {
   kd_external memory;
   int64_t none = 0;
-  begin();
   keel_device *device = named("cpu:0");
   keel_tensor *host = floats(context, COUNT, data), *there = on(device),
               *empty = NULL;
@@ -287,7 +269,6 @@ TEST_THAT(what_can_not_be_exported_is_refused) {
   assert_int_equal(keel_tensor_export(empty, KD_EXTERNAL_SHARED_FD, &memory),
                    KD_INVALID_ARGUMENT);
   RELEASE(empty, there, host);
-  end();
 }
 
 /* ---- from device to device ---------------------------------------------------------------- */
@@ -308,7 +289,6 @@ static void expect_handed(keel_device *from, keel_device *to) {
 
 TEST_THAT(a_device_hands_memory_to_another_one) {
   static const char *const others[] = {"opencl:0", "vulkan:0"};
-  begin();
   for (size_t i = 0; i < KEEL_COUNT_OF(others); i++) {
     keel_device *from = named(others[i]), *to = named(others[1 - i]);
     if (!from) continue;
@@ -323,7 +303,6 @@ TEST_THAT(a_device_hands_memory_to_another_one) {
     expect_data(there);
     RELEASE(there, tensor);
   }
-  end();
 }
 
 /* ---- from process to process -------------------------------------------------------------- */
@@ -356,7 +335,7 @@ static void expect_child_takes(const kd_external *memory, const char *device) {
 static int be_child(char **arguments) {
   kd_external memory = {.struct_size = sizeof memory};
   keel_tensor *tensor = NULL;
-  begin();
+  begin(NULL);
   memory.kind = (uint32_t)strtoull(arguments[2], NULL, 10);
   memory.handle = strtoull(arguments[3], NULL, 10);
   memory.offset = strtoull(arguments[4], NULL, 10);
@@ -369,7 +348,7 @@ static int be_child(char **arguments) {
     return 1;
   }
   keel_tensor_release(tensor);
-  end();
+  end(NULL);
   return memcmp(got, data, sizeof got) != 0 ? 2 : 0;
 }
 
@@ -377,7 +356,6 @@ TEST_THAT(another_process_takes_it) {
   static const uint32_t kinds[] = {KD_EXTERNAL_SHARED_FD, KD_EXTERNAL_OPAQUE_FD,
                                    KD_EXTERNAL_DMA_BUF};
   kd_external memory;
-  begin();
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     keel_device *device = keel_device_at(context, i);
     for (size_t k = 0; k < KEEL_COUNT_OF(kinds); k++) {
@@ -393,7 +371,6 @@ TEST_THAT(another_process_takes_it) {
       }
     }
   }
-  end();
 }
 
 /* ---- host memory -------------------------------------------------------------------------- */
@@ -421,19 +398,16 @@ static void expect_in_place(keel_device *device, uint64_t offset, bool in) {
 }
 
 TEST_THAT(host_memory_is_read_where_it_lies) {
-  begin();
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     keel_device *device = keel_device_at(context, i);
     expect_in_place(device, 0, true);
     expect_in_place(device, 256, true);
     expect_in_place(device, 4, false); /* no device's alignment: a copy */
   }
-  end();
 }
 
 /* A constant of a program is one piece of host memory for the program and its plans. */
 TEST_THAT(constants_are_read_where_they_lie) {
-  begin();
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     keel_device *device = keel_device_at(context, i);
     int done = 0;
@@ -459,11 +433,11 @@ TEST_THAT(constants_are_read_where_they_lie) {
     assert_int_equal(done, 1);
     free(memory);
   }
-  end();
 }
 
 int main(int count_of, char **arguments) {
   this_program = arguments[0];
   if (count_of == 6) return be_child(arguments);
+  around_each(begin, end);
   return tests_run(NULL, NULL);
 }

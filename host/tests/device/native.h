@@ -72,8 +72,8 @@ static inline uint64_t queue_of(kd_native_kind kind) {
 
 /* `data` on the device. */
 static inline keel_tensor *uploaded(void) {
-  keel_tensor *host = floats(context, COUNT, data), *there = NULL;
-  expect_ok(keel_tensor_to(host, device, &there));
+  keel_tensor *host = floats(context, COUNT, data),
+              *there = tensor_on(host, device);
   keel_tensor_release(host);
   return there;
 }
@@ -87,10 +87,7 @@ static inline keel_tensor *zeros(void) {
 
 /* Takes x. */
 static inline keel_tensor *computed(const char *op, keel_tensor *x) {
-  keel_tensor *y = NULL;
-  expect_ok(keel_device_push(device));
-  expect_ok(keel_call(context, op, NULL, 0, &x, 1, &y, 1));
-  keel_device_pop();
+  keel_tensor *y = call_op_on(device, context, op, &x, 1);
   assert_ptr_equal(keel_tensor_device(y), device);
   keel_tensor_release(x);
   return y;
@@ -109,23 +106,11 @@ static inline void expect(keel_tensor *tensor, float scale, float added) {
 
 /* y = -(-x) by a plan, on the device. */
 static inline keel_plan *planned(void) {
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  expect_ok(keel_builder_create(context, "negated", &builder));
+  keel_builder *builder = create_builder(context, "negated");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
   keel_value abs = op(builder, "Abs", x, KEEL_ABSENT);
-  keel_builder_output(builder, "y", op(builder, "Sub", x, abs));
-  expect_ok(keel_builder_finish(builder, &program));
-  keel_builder_destroy(builder);
-  expect_ok(keel_plan_create(program, PLAN_PARAMS(.device = device), &plan));
-  keel_program_release(program);
-  return plan;
-}
-
-static inline void refused(keel_status status, keel_status want,
-                           const char *says) {
-  expect_fails(status, want, says);
+  return plan_giving(builder, op(builder, "Sub", x, abs),
+                     PLAN_PARAMS(.device = device));
 }
 
 #endif /* KEEL_TESTS_NATIVE_H */

@@ -90,7 +90,6 @@ static void check_order(cu_stream stream) {
 TEST_THAT(a_device_opened_again_has_its_own_stream) {
   cu_context mine = NULL;
   keel_tensor *y = NULL;
-  keel_op *neg = NULL;
   if (!begin_cuda()) skip();
   LEAKS_OFF();
   cu_stream stream = stream_made();
@@ -98,13 +97,13 @@ TEST_THAT(a_device_opened_again_has_its_own_stream) {
                                   (uint64_t)(uintptr_t)stream));
   setenv("STANDIN_LOSE", "1", 1);
   keel_tensor *x = uploaded();
-  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, device, &neg));
+  keel_op *neg = prepare_op(context, "Neg", NULL, 0, device);
   keel_status status = keel_op_call(neg, &x, 1, &y, 1);
   if (status == KD_OK) status = keel_tensor_read(y, got, sizeof got);
-  refused(status, KD_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  expect_fails(status, KD_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS");
   unsetenv("STANDIN_LOSE");
-  refused(keel_device_use_queue(device, 0, 0), KD_DEVICE_LOST,
-          "CUDA_ERROR_ILLEGAL_ADDRESS");
+  expect_fails(keel_device_use_queue(device, 0, 0), KD_DEVICE_LOST,
+               "CUDA_ERROR_ILLEGAL_ADDRESS");
   RELEASE(x, y, neg);
   assert_int_equal(own.CtxPopCurrent(&mine), CU_OK);
 
@@ -134,9 +133,8 @@ TEST_THAT(keel_works_in_the_applications_stream) {
   assert_ptr_not_equal(stream, first);
   check_order(stream);
   for (int i = 0; i < 12; i++) { /* replayed, at last in another stream */
-    keel_tensor *y = NULL;
     if (i == 8) expect_ok(keel_device_use_queue(device, 0, 0));
-    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    keel_tensor *y = output_of(plan, &x, 1);
     expect_ok(keel_tensor_read(y, got, sizeof got));
     for (int k = 0; k < COUNT; k += 997)
       assert_true(got[k] == (data[k] < 0 ? 2 * data[k] : 0));
@@ -158,13 +156,13 @@ TEST_THAT(streams_that_do_not_fit_are_refused) {
   assert_int_equal(own.CtxPushCurrent(other), CU_OK);
   cu_stream elsewhere = stream_made();
   assert_int_equal(own.CtxPopCurrent(&mine), CU_OK);
-  refused(keel_device_use_queue(device, KD_NATIVE_CU_STREAM, 0),
-          KD_INVALID_ARGUMENT, "a default stream of the driver's");
-  refused(keel_device_use_queue(device, KD_NATIVE_CU_STREAM,
-                                (uint64_t)(uintptr_t)elsewhere),
-          KD_INVALID_ARGUMENT, "the stream is of another context");
-  refused(keel_device_use_queue(device, KD_NATIVE_CL_QUEUE, 1),
-          KD_UNIMPLEMENTED, "CU_STREAM, and not of 0x120");
+  expect_fails(keel_device_use_queue(device, KD_NATIVE_CU_STREAM, 0),
+               KD_INVALID_ARGUMENT, "a default stream of the driver's");
+  expect_fails(keel_device_use_queue(device, KD_NATIVE_CU_STREAM,
+                                     (uint64_t)(uintptr_t)elsewhere),
+               KD_INVALID_ARGUMENT, "the stream is of another context");
+  expect_fails(keel_device_use_queue(device, KD_NATIVE_CL_QUEUE, 1),
+               KD_UNIMPLEMENTED, "CU_STREAM, and not of 0x120");
   assert_int_equal(own.StreamDestroy(elsewhere), CU_OK);
   assert_int_equal(own.DevicePrimaryCtxRelease(1), CU_OK);
   end_cuda();

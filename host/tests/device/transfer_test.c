@@ -27,8 +27,7 @@ static keel_value scalar(keel_builder *builder, keel_context *context,
 }
 
 static keel_program *finish(keel_builder *builder, keel_value y) {
-  keel_builder_output(builder, "y", y);
-  return finish_program(builder);
+  return program_giving(builder, y);
 }
 
 static keel_plan *plan_of(keel_program *program, keel_device *device,
@@ -63,11 +62,10 @@ static uint32_t copies_of(keel_plan *plan) {
 TEST_THAT(a_value_is_copied_once_for_all_its_readers) {
   static const char *const rules[] = {"Neg=cpu", "Abs=cpu"};
   const float want[] = {0, 0, 0, 0};
-  const int64_t four = 4;
   keel_device *queue = NULL;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   keel_builder *builder = create_builder(context, "shared");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   keel_value relu = op(builder, "Relu", x, KEEL_ABSENT);
   keel_value neg = op(builder, "Neg", relu, KEEL_ABSENT),
              abs = op(builder, "Abs", relu, KEEL_ABSENT);
@@ -85,17 +83,15 @@ TEST_THAT(a_value_is_copied_once_for_all_its_readers) {
 TEST_THAT(constants_are_brought_to_each_device_once) {
   static const char *const rules[] = {"Neg=cpu", "Add=queue", "Sum=echo",
                                       "Relu=echo"};
-  const int64_t four = 4;
   const char *paths[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
   const keel_context_params params =
       OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 3, .workers = 1);
   const float want[] = {1 + 1, 4 + 1, 1 + 1, 6 + 1};
-  keel_context *context = NULL;
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   keel_builder *builder = create_builder(context, "constant");
-  keel_tensor *ones = floats(context, 4, (const float[]){1, 1, 1, 1});
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  keel_value c = keel_builder_constant(builder, ones);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
+  keel_value c =
+      constant_of(builder, floats(context, 4, (const float[]){1, 1, 1, 1}));
   keel_value a = op(builder, "Add", x, c); /* queue: x + 1 */
   a = op(builder, "Relu", a, KEEL_ABSENT); /* echo */
   a = op(builder, "Add", a, c);            /* queue */
@@ -116,7 +112,7 @@ TEST_THAT(constants_are_brought_to_each_device_once) {
         4);
     keel_tensor_release(y);
   }
-  RELEASE(in, ones, plan, other, program, context);
+  RELEASE(in, plan, other, program, context);
 }
 
 /* ---- waiting -------------------------------------------------------------- */
@@ -150,7 +146,6 @@ static void say(keel_task *task) {
  * pool's one worker still takes what others give it. */
 TEST_THAT(a_thousand_copies_hold_no_thread) {
   static const char *const rules[] = {"Relu=queue", "Mul=queue"};
-  const int64_t four = 4;
   const float want[] = {0, 14 * MANY, 0, 28 * MANY};
   keel_device *queue = NULL;
   running all = {0};
@@ -160,7 +155,7 @@ TEST_THAT(a_thousand_copies_hold_no_thread) {
   toy_state *toy = toy_of(TOY("queue"));
   assert_non_null(toy);
   keel_builder *builder = create_builder(context, "many");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   keel_value late = op(builder, "Mul", x, scalar(builder, context, 7));
   keel_value sums[MANY];
   for (int i = 0; i < MANY; i++)
@@ -187,7 +182,6 @@ TEST_THAT(a_thousand_copies_hold_no_thread) {
 /* Zero workers: the caller takes what comes back. */
 TEST_THAT(copies_need_no_worker) {
   static const char *const rules[] = {"Relu=queue"};
-  const int64_t four = 4;
   const float want[] = {0, 2, 0, 4};
   for (int tells = 0; tells < 2; tells++) {
     keel_device *queue = NULL;
@@ -195,7 +189,7 @@ TEST_THAT(copies_need_no_worker) {
                                         KEEL_NO_WORKERS, &queue);
     const char *const echo[] = {"Relu=echo"};
     keel_builder *builder = create_builder(context, "few");
-    keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+    keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
     for (int i = 0; i < 10; i++)
       x = op(builder, "Abs", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT);
     keel_program *program = finish(builder, x);
@@ -210,11 +204,10 @@ TEST_THAT(copies_need_no_worker) {
 TEST_THAT(runs_share_a_plan_with_copies) {
   enum { THREADS = 4, ROUNDS = 100 };
   static const char *const rules[] = {"Relu=queue"};
-  const int64_t four = 4;
   keel_device *queue = NULL;
   keel_context *context = open_beside(TOY("queue"), 2, &queue);
   keel_builder *builder = create_builder(context, "several");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   for (int i = 0; i < 3; i++)
     x = op(builder, "Abs", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT);
   keel_program *program = finish(builder, x);
@@ -241,17 +234,15 @@ TEST_THAT(runs_share_a_plan_with_copies) {
 /* Nothing is copied, and somebody is told so. */
 TEST_THAT(an_empty_value_crosses_too) {
   static const char *const rules[] = {"Relu=queue"};
-  const int64_t zero = 0;
   keel_device *queue = NULL;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   keel_builder *builder = create_builder(context, "empty");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &zero);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(0));
   keel_program *program = finish(
       builder,
       op(builder, "Neg", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT));
   keel_plan *plan = plan_of(program, keel_device_at(context, 0), rules, 1);
-  keel_tensor *in = floats(context, 0, data), *y = NULL;
-  expect_ok(keel_plan_run(plan, &in, 1, &y, 1));
+  keel_tensor *in = floats(context, 0, data), *y = output_of(plan, &in, 1);
   assert_int_equal(keel_tensor_size(y), 0);
   RELEASE(in, y);
   drop(plan, program, context);
@@ -261,11 +252,10 @@ TEST_THAT(an_empty_value_crosses_too) {
 
 TEST_THAT(a_copy_of_what_failed_says_why) {
   static const char *const rules[] = {"Mul=queue"};
-  const int64_t four = 4;
   keel_device *queue = NULL;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   keel_builder *builder = create_builder(context, "fails");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   keel_value factor = keel_builder_input(builder, "factor", KD_F32, 0, NULL);
   keel_program *program = finish(
       builder, op(builder, "Neg", op(builder, "Mul", x, factor), KEEL_ABSENT));
@@ -301,9 +291,7 @@ TEST_THAT(a_source_is_held_until_it_was_read) {
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   for (int i = 0; i < 20; i++) {
     keel_tensor *x = floats(context, 4, data), *y = NULL;
-    expect_ok(keel_device_push(queue));
-    expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
-    keel_device_pop();
+    y = call_op_on(queue, context, "Relu", &x, 1);
     keel_tensor_release(x);
     keel_tensor *over = floats(context, 4, others);
     expect_floats(y, want, 4);
@@ -315,16 +303,13 @@ TEST_THAT(a_source_is_held_until_it_was_read) {
 /* Memory that is the caller's again when the tensor is released. */
 TEST_THAT(lent_memory_is_read_before_the_call_returns) {
   const float want[] = {0, 2, 0, 4};
-  const int64_t four = 4;
   keel_device *queue = NULL;
   float mine[4];
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   memcpy(mine, data, sizeof mine);
   keel_tensor *x = NULL, *y = NULL;
-  expect_ok(keel_tensor_wrap(context, KD_F32, 1, &four, mine, NULL, NULL, &x));
-  expect_ok(keel_device_push(queue));
-  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
-  keel_device_pop();
+  expect_ok(keel_tensor_wrap(context, KD_F32, DIMS(4), mine, NULL, NULL, &x));
+  y = call_op_on(queue, context, "Relu", &x, 1);
   keel_tensor_release(x);
   memset(mine, 0, sizeof mine);
   expect_floats(y, want, 4);

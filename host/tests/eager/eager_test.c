@@ -9,9 +9,8 @@ static const float data[] = {-1, 2, -3, 4};
 static const float relu[] = {0, 2, 0, 4};
 
 TEST_THAT(a_prepared_op_can_be_called_again) {
-  keel_op *op = NULL;
   keel_tensor *x = floats(context, 4, data), *y = NULL;
-  expect_ok(keel_op_prepare(context, "Relu", NULL, 0, NULL, &op));
+  keel_op *op = prepare_op(context, "Relu", NULL, 0, NULL);
   for (int i = 0; i < 1000; i++) {
     expect_ok(keel_op_call(op, &x, 1, &y, 1));
     expect_floats(y, relu, 4);
@@ -21,9 +20,8 @@ TEST_THAT(a_prepared_op_can_be_called_again) {
 }
 
 TEST_THAT(many_shapes_pass_through_one_op) {
-  keel_op *op = NULL;
   static float zeros[64];
-  expect_ok(keel_op_prepare(context, "Relu", NULL, 0, NULL, &op));
+  keel_op *op = prepare_op(context, "Relu", NULL, 0, NULL);
   for (int64_t n = 0; n < 60; n++) { /* more than a site remembers */
     keel_tensor *x = floats(context, n, zeros), *y = NULL;
     expect_ok(keel_op_call(op, &x, 1, &y, 1));
@@ -51,11 +49,10 @@ TEST_THAT(attributes_tell_calls_apart) {
 
 TEST_THAT(mistakes_are_named) {
   const keel_attr wrong = KEEL_INT("alfa", 1), kind = KEEL_INT("alpha", 1);
-  const int64_t three = 3;
   keel_tensor *x = floats(context, 4, data),
               *three_floats = floats(context, 3, data);
   keel_tensor *y = NULL;
-  keel_tensor *whole = create_tensor(context, KD_I64, 1, &three, NULL);
+  keel_tensor *whole = create_tensor(context, KD_I64, DIMS(3), NULL);
   expect_fails(keel_call(context, "Relux", NULL, 0, &x, 1, &y, 1), KD_NOT_FOUND,
                "did you mean Relu");
   expect_fails(keel_call(context, "LeakyRelu", &wrong, 1, &x, 1, &y, 1),
@@ -100,7 +97,6 @@ TEST_THAT(what_is_not_there_is_named) {
       {"com.acme::Gelu", "ai.onnx::Gelu is another op of that name", "mean"},
       {"X", "`keel ops` lists", "did you mean"},
   };
-  const int64_t two = 2;
   const uint8_t nibbles = 0x21;
   keel_tensor *x = floats(context, 4, data), *y = NULL, *small = NULL;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -113,7 +109,7 @@ TEST_THAT(what_is_not_there_is_named) {
   expect_fails(keel_call(context, "SwiGLU", NULL, 0, pair, 2, &y, 1),
                KD_UNIMPLEMENTED, "no device has a kernel for SwiGLU");
   /* types: of an input, and of an output that an attribute decides */
-  small = create_tensor(context, KD_I4, 1, &two, &nibbles);
+  small = create_tensor(context, KD_I4, DIMS(2), &nibbles);
   expect_fails(keel_call(context, "Neg", NULL, 0, &small, 1, &y, 1),
                KD_INVALID_ARGUMENT, "X can't be i4; it is one of f32, ");
   const keel_attr c64 = KEEL_INT("to", KD_C64), later = KEEL_INT("to", 99);
@@ -161,7 +157,6 @@ static keel_tensor *list(kd_dtype dtype, int64_t count, const void *values) {
 
 static keel_status resize(const wrong_resize *w, int64_t rows,
                           keel_tensor **out) {
-  const int64_t dims[] = {rows, 4};
   static const float zeros[8];
   const keel_attr attrs[] = {
       KEEL_INTS("axes", w->axis_count, w->axes),
@@ -171,7 +166,7 @@ static keel_status resize(const wrong_resize *w, int64_t rows,
   keel_tensor *in[] = {NULL, list(KD_F32, w->roi_count, w->roi),
                        list(KD_F32, w->scale_count, w->scales),
                        list(KD_I64, w->size_count, w->sizes)};
-  expect_ok(keel_tensor_create(context, KD_F32, 2, dims, zeros, &in[0]));
+  expect_ok(keel_tensor_create(context, KD_F32, DIMS(rows, 4), zeros, &in[0]));
   keel_status status = keel_call(context, "Resize", attrs, 3, in, 4, out, 1);
   for (int i = 0; i < 4; i++)
     if (in[i]) keel_tensor_release(in[i]);
@@ -331,8 +326,7 @@ TEST_THAT(bits_of_another_type) {
   /* keel::Bitcast, by parts: two floats are a complex number, and four halves a double */
   const keel_attr complex = KEEL_INT("to", KD_C64),
                   half = KEEL_INT("to", KD_F16);
-  keel_tensor *one = NULL;
-  expect_ok(keel_call(context, "keel::Bitcast", &complex, 1, &in, 1, &one, 1));
+  keel_tensor *one = call_op(context, "keel::Bitcast", &complex, 1, &in, 1);
   assert_int_equal(keel_tensor_dtype(one), KD_C64);
   assert_int_equal(keel_tensor_rank(one), 0);
   expect_ok(keel_call(context, "keel::Bitcast", &half, 1, &one, 1, &out, 1));

@@ -5,10 +5,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static char folder[] = "/tmp/keel-resource-XXXXXX";
 static char path[64];
 
@@ -110,10 +109,6 @@ static void run(keel_plan *plan, keel_tensor *const *in, uint32_t n,
   expect_ok(keel_plan_run(plan, in, n, out, m));
 }
 
-static void release(keel_tensor **tensors, uint32_t count) {
-  release_all(tensors, count);
-}
-
 /* ---- singly --------------------------------------------------------------------- */
 
 TEST_THAT(a_variable_keeps_its_type) {
@@ -135,8 +130,7 @@ TEST_THAT(a_variable_keeps_its_type) {
   keel_tensor_release(now);
   now = call("VariableRead", variable, NULL, NULL);
   expect_floats(now, (const float[]){2, 4}, 2);
-  keel_tensor *all[] = {a, b, variable, now, sum};
-  release(all, 5);
+  RELEASE(a, b, variable, now, sum);
 
   keel_attr any = KEEL_INT("any_shape", 1);
   keel_tensor *scalar_ = scalar(1), *whole = integer(1);
@@ -146,8 +140,7 @@ TEST_THAT(a_variable_keeps_its_type) {
   keel_tensor_release(call("VariableAssign", variable, b, NULL));
   expect_refused("VariableAssign", variable, whole, NULL,
                  "holds any shape of f32, not i64");
-  keel_tensor *rest[] = {scalar_, whole, variable, b};
-  release(rest, 4);
+  RELEASE(scalar_, whole, variable, b);
 }
 
 TEST_THAT(what_is_no_such_resource_is_refused) {
@@ -175,8 +168,7 @@ TEST_THAT(what_is_no_such_resource_is_refused) {
   assert_null(out);
   assert_int_not_equal(keel_tensor_read(variable, &out, 4), KD_OK);
   expect_message("a resource, not a tensor");
-  keel_tensor *all[] = {x, variable, counter};
-  release(all, 3);
+  RELEASE(x, variable, counter);
 }
 
 static void *add_thousand(void *counter) {
@@ -236,7 +228,7 @@ TEST_THAT(a_table_is_a_map) {
       expect_floats(out[0], there[at] ? rows[at] : (const float[]){-1, -2}, 2);
       expect_ok(keel_tensor_read(out[1], &found, 1));
       assert_int_equal(found, there[at]);
-      release(out, 2);
+      release_all(out, 2);
     }
     keel_tensor_release(key);
   }
@@ -250,7 +242,7 @@ TEST_THAT(a_table_is_a_map) {
     assert_true(keys[i] == (at - KEYS / 2) * INT64_C(1000000007));
     assert_memory_equal(data + 2 * i++, rows[at], sizeof rows[at]);
   }
-  release(out, 2);
+  release_all(out, 2);
   RELEASE(table, absent);
 }
 
@@ -276,8 +268,7 @@ TEST_THAT(a_table_takes_many_keys_at_once) {
   expect_refused("TableInsert", table, values, values,
                  "keys are f32 and must be i64");
   expect_refused("TableInsert", table, keys, NULL, "rows is missing");
-  keel_tensor *all[] = {absent, keys, values, others, table, found};
-  release(all, 6);
+  RELEASE(absent, keys, values, others, table, found);
 }
 
 /* No keys, and rows without elements. */
@@ -297,7 +288,7 @@ TEST_THAT(a_table_takes_nothing) {
   assert_int_equal(keel_tensor_elements(out[1]), 0);
   keel_tensor *all[] = {absent,  row,   empty,  table, key,
                         no_keys, found, out[0], out[1]};
-  release(all, 9);
+  release_all(all, 9);
 }
 
 static void *fulfil_later(void *promise) {
@@ -323,8 +314,7 @@ TEST_THAT(calls_take_effect_in_their_order) {
   keel_tensor *assigned = call("VariableAssign", variable, promise, NULL);
   assert_int_equal(keel_tensor_query(assigned), KD_ABORTED);
   assert_true(held(variable) == 5);
-  keel_tensor *all[] = {promise, variable, assigned};
-  release(all, 3);
+  RELEASE(promise, variable, assigned);
 }
 
 /* ---- in programs ------------------------------------------------------------------ */
@@ -356,12 +346,10 @@ static keel_builder *random_program(uint64_t *random, float *want,
       snprintf(name, sizeof name, "%u", (*out_count)++);
       expect_ok(keel_builder_output(builder, name, last[at]));
     } else { /* at := what was read of `from`, + 1 */
-      keel_tensor *one = scalar(1);
       keel_value sum =
-          op(builder, "Add", last[from], keel_builder_constant(builder, one));
+          op(builder, "Add", last[from], constant_of(builder, scalar(1)));
       op(builder, "keel::VariableAssign", variables[at], sum);
       after[at] = read_as[from] + 1;
-      keel_tensor_release(one);
     }
   }
   return builder;
@@ -409,7 +397,7 @@ TEST_THAT(changes_are_made_though_nobody_reads_them) {
     assert_true(to_float(y) == -2);
     assert_int_equal(counted(in[0]), 3 * i);
   }
-  release(in, 2);
+  release_all(in, 2);
   keel_plan_release(plan);
 }
 
@@ -428,7 +416,7 @@ TEST_THAT(one_resource_is_not_two_inputs) {
   in[1] = variable_of(2);
   run(plan, in, 2, out, 2);
   assert_true(to_float(out[0]) == 1 && to_float(out[1]) == 2);
-  release(in, 2);
+  release_all(in, 2);
   keel_plan_release(plan);
 }
 
@@ -437,7 +425,7 @@ TEST_THAT(what_comes_behind_a_failed_change_is_not_done) {
   keel_value a = keel_builder_resource(builder, "a");
   keel_value b = keel_builder_resource(builder, "b");
   keel_value n = keel_builder_resource(builder, "n");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, (int64_t[]){-1});
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(-1));
   keel_builder_output(builder, "before",
                       op(builder, "keel::VariableRead", a, KEEL_ABSENT));
   op(builder, "keel::VariableAssign", a, x); /* of another type */
@@ -466,13 +454,13 @@ TEST_THAT(what_comes_behind_a_failed_change_is_not_done) {
                    "the variable holds f32[], not f32[2]");
     }
     assert_int_equal(to_integer(keel_tensor_retain(out[3])), i);
-    release(out, 4);
+    release_all(out, 4);
     assert_true(held(in[0]) == 1 && held(in[1]) == 2);
   }
   keel_tensor *out[4];
   assert_int_equal(keel_plan_run(plan, in, 4, out, 4), KD_INVALID_ARGUMENT);
   assert_true(held(in[0]) == 1 && held(in[1]) == 2);
-  release(in, 4);
+  release_all(in, 4);
   keel_plan_release(plan);
 }
 
@@ -480,13 +468,12 @@ TEST_THAT(what_comes_behind_a_failed_change_is_not_done) {
 static keel_builder *descent(void) {
   const int64_t open = -1;
   keel_builder *g = create_builder(context, "descent");
-  keel_tensor *rate_ = scalar(0.1f), *two_ = scalar(2);
   keel_value w = keel_builder_resource(g, "w");
   keel_value b = keel_builder_resource(g, "b");
   keel_value x = keel_builder_input(g, "x", KD_F32, 1, &open);
   keel_value y = keel_builder_input(g, "y", KD_F32, 1, &open);
-  keel_value rate = keel_builder_constant(g, rate_);
-  keel_value two = keel_builder_constant(g, two_);
+  keel_value rate = constant_of(g, scalar(0.1f));
+  keel_value two = constant_of(g, scalar(2));
   keel_value w0 = op(g, "keel::VariableRead", w, KEEL_ABSENT);
   keel_value b0 = op(g, "keel::VariableRead", b, KEEL_ABSENT);
   keel_value off = op(g, "Sub", op(g, "Add", op(g, "Mul", w0, x), b0), y);
@@ -499,7 +486,6 @@ static keel_builder *descent(void) {
   op(g, "keel::VariableAssign", w, op(g, "Sub", w0, op(g, "Mul", step, dw)));
   op(g, "keel::VariableAssign", b, op(g, "Sub", b0, op(g, "Mul", step, db)));
   keel_builder_output(g, "loss", loss);
-  RELEASE(rate_, two_);
   return g;
 }
 
@@ -521,7 +507,7 @@ TEST_THAT(a_line_is_learned) {
   assert_true(first > 4 && last < 1e-6f);
   float w = held(in[0]), b = held(in[1]);
   assert_true(w > 2.999f && w < 3.001f && b > -2.001f && b < -1.999f);
-  release(in, 4);
+  release_all(in, 4);
   keel_plan_release(plan);
 }
 
@@ -549,18 +535,14 @@ TEST_THAT(a_counter_drives_random_numbers) {
     assert_memory_equal(got, want, sizeof got);
     assert_memory_not_equal(got, before, sizeof got);
     memcpy(before, got, sizeof got);
-    keel_tensor *all[] = {x, now, same};
-    release(all, 3);
+    RELEASE(x, now, same);
   }
-  keel_tensor *all[] = {seed, shape, counter};
-  release(all, 3);
-  keel_plan_release(plan);
+  RELEASE(seed, shape, counter, plan);
 }
 
 /* On a device with memory of its own, what is assigned comes to it. */
 TEST_THAT(a_variable_lies_where_it_was_made) {
-  keel_device *queue = NULL;
-  expect_ok(keel_device_find(context, "queue:0", &queue));
+  keel_device *queue = find_device(context, "queue:0");
   keel_tensor *one = scalar(1), *two = scalar(2);
   expect_ok(keel_device_push(queue));
   keel_tensor *variable = call("Variable", one, NULL, NULL);
@@ -572,8 +554,7 @@ TEST_THAT(a_variable_lies_where_it_was_made) {
   now = call("VariableRead", variable, NULL, NULL);
   assert_ptr_equal(keel_tensor_device(now), queue);
   assert_true(to_float(now) == 2);
-  keel_tensor *all[] = {one, two, variable};
-  release(all, 3);
+  RELEASE(one, two, variable);
 }
 
 /* ---- in nested functions, and in files ------------------------------------------------ */
@@ -604,10 +585,10 @@ static void run_nested(keel_program *program, uint32_t flags) {
                      3 * (added + 1));
     assert_true(((const float *)keel_tensor_data(out[5]))[rows - 1] ==
                 10 + 1.5f * (float)(added + 1));
-    release(out, 6);
+    release_all(out, 6);
     keel_tensor_release(in[5]);
   }
-  release(in, 5);
+  release_all(in, 5);
   RELEASE(absent, plan);
 }
 

@@ -1,17 +1,10 @@
 /* annotated_test.c - ONNX files that say how devices share them (IR 11): the CPU and the simulated
  * device follow what they say, and give what one gives; what is wrong is refused, and what can't be
  * followed is not. */
-#include <keel/group.h>
-#include <keel/split.h>
 #include <unistd.h>
 
-#define WORKERS 2
-#ifdef SIM_PLUGIN
-#define BESIDE SIM_PLUGIN
-#else
-#define BESIDE NULL /* without the suite there is no second device */
-#endif
-#include "with_cpu.h"
+#include "files.h"
+#include "two_ranks.h"
 
 enum { ROOM = 65536, ROWS = 4, WIDE = 16, HIDDEN = 32 };
 
@@ -103,8 +96,7 @@ static void put_weights(const char *name, kd_dtype dtype, uint32_t rank,
 }
 
 static void matrix(const char *name, int64_t rows, int64_t columns) {
-  const int64_t dims[] = {rows, columns};
-  put_weights(name, KD_F32, 2, dims);
+  put_weights(name, KD_F32, DIMS(rows, columns));
 }
 
 /* Starts `node`: its op, the names of its inputs, NULL, and of its output, by which it is named. */
@@ -183,16 +175,14 @@ static void put_configuration(const char *name, int64_t devices) {
 static keel_status load(keel_program **out) {
   static wire opset;
   char path[] = "/tmp/keel-annotated-XXXXXX";
-  int file = mkstemp(path);
+  make_file(path);
   put_port(12, "y", 0, NULL);
   put_text(&opset, 1, "");
   put_int(&opset, 2, 17);
   put_int(&model, 1, 11);
   put(&model, 8, &opset);
   put(&model, 7, &graph);
-  assert_true(file >= 0);
-  assert_int_equal(write(file, model.data, model.size), (long long)model.size);
-  close(file);
+  write_bytes(path, model.data, model.size);
   keel_status status = keel_program_load(context, path, out);
   unlink(path);
   return status;
@@ -207,8 +197,7 @@ static keel_program *end_model(void) {
 
 /* y = Relu(x w1) w2; said of w1 and w2 by the nodes that read them. */
 static keel_program *layers(said first, said second) {
-  const int64_t dims[] = {ROWS, WIDE};
-  begin_model(2, dims);
+  begin_model(DIMS(ROWS, WIDE));
   matrix("w1", WIDE, HIDDEN);
   matrix("w2", HIDDEN, WIDE);
   begin_node("MatMul", "x", "w1", NULL, "a");
@@ -252,8 +241,6 @@ static keel_program *staged(int64_t a, int64_t b, int64_t y) {
 
 #ifdef SIM_PLUGIN
 
-enum { VALUES = 4096 };
-
 static void put_attr(const char *name, int64_t value) {
   static wire attr;
   put_text(&attr, 1, name);
@@ -262,58 +249,16 @@ static void put_attr(const char *name, int64_t value) {
   put(&node, 5, &attr);
 }
 
-static keel_tensor *input_of(const keel_program *program) {
-  static float data[VALUES];
-  keel_port port;
-  expect_ok(keel_program_input(program, 0, &port));
-  for (int i = 0; i < VALUES; i++)
-    data[i] = (float)(i * 11 % 7 - 3);
-  return create_tensor(context, KD_F32, port.rank, port.dims, data);
-}
-
-/* Both ranks' results, and how each was made. */
-static void run_both(const keel_program *program, keel_tensor *x,
-                     keel_tensor **out, keel_split_facts *facts) {
-  static const char *const names[] = {"cpu:0", "sim:0"};
-  keel_device *devices[2] = {NULL};
-  keel_tensor *members[2];
-  keel_plan *plans[2];
-  keel_group *group = NULL;
-  for (uint32_t r = 0; r < 2; r++)
-    expect_ok(keel_device_find(context, names[r], &devices[r]));
-  expect_ok(keel_group_create(devices, 2, &group));
-  expect_ok(keel_group_members(group, members));
-  for (uint32_t r = 0; r < 2; r++) {
-    const keel_split_params params = {.struct_size = sizeof params,
-                                      .kind = KEEL_SPLIT_ANNOTATED,
-                                      .rank = r,
-                                      .size = 2};
-    keel_program *own = NULL;
-    expect_ok(keel_program_split(program, &params, &own, &facts[r]));
-    plans[r] = create_plan(own, PLAN_PARAMS(.device = devices[r]));
-    keel_program_release(own);
-    keel_tensor *inputs[] = {x, members[r]};
-    expect_ok(keel_plan_begin(plans[r], NULL, inputs,
-                              keel_plan_input_count(plans[r]), &out[r], 1));
-  }
-  release_all(members, 2);
-  for (uint32_t r = 0; r < 2; r++) {
-    expect_ok(keel_tensor_wait(out[r]));
-    keel_plan_release(plans[r]);
-  }
-  keel_group_release(group);
-}
-
 /* Both have the bits that one alone has; the program goes. */
 static void expect_same(keel_program *program, keel_split_facts *facts) {
-  static float want[VALUES], got[VALUES];
+  static float want[INPUT_MOST], got[INPUT_MOST];
   keel_tensor *x = input_of(program), *y = NULL, *out[2] = {NULL};
   keel_plan *plan = create_plan(program, NULL);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   uint64_t size = keel_tensor_size(y);
   assert_in_range(size, 1, sizeof want);
   expect_ok(keel_tensor_read(y, want, size));
-  run_both(program, x, out, facts);
+  run_split(program, KEEL_SPLIT_ANNOTATED, x, out, facts);
   for (uint32_t r = 0; r < 2; r++) {
     assert_int_equal(keel_tensor_size(out[r]), size);
     expect_ok(keel_tensor_read(out[r], got, size));
@@ -370,10 +315,9 @@ TEST_THAT(gemm_and_tables_are_shared) {
   expect_split(end_model(), 1, 2, 2, true);
 
   begin_model(2, dims);
-  const int64_t four[] = {ROWS};
   matrix("table", 5, WIDE);
   matrix("w2", WIDE, HIDDEN);
-  put_weights("indices", KD_I64, 1, four);
+  put_weights("indices", KD_I64, DIMS(ROWS));
   begin_node("ReduceMax", "x", NULL, "m"); /* the indices are no constant */
   put_attr("keepdims", 0);
   end_node();
@@ -395,9 +339,8 @@ TEST_THAT(gemm_and_tables_are_shared) {
 }
 
 TEST_THAT(channels_are_shared) {
-  const int64_t dims[] = {2, 4, 5, 5}, first[] = {8, 4, 3, 3}, bias[] = {8},
-                second[] = {6, 8, 1, 1};
-  begin_model(4, dims);
+  const int64_t first[] = {8, 4, 3, 3}, bias[] = {8}, second[] = {6, 8, 1, 1};
+  begin_model(DIMS(2, 4, 5, 5));
   put_weights("w1", KD_F32, 4, first);
   put_weights("c1", KD_F32, 1, bias);
   put_weights("w2", KD_F32, 4, second);
@@ -465,8 +408,7 @@ TEST_THAT(what_is_not_followed_is_whole) {
   /* some nodes have stages, not all */
   expect_split(staged(0, -1, 1), 0, 2, 0, false);
   /* two devices can't share three columns */
-  const int64_t dims[] = {ROWS, WIDE};
-  begin_model(2, dims);
+  begin_model(DIMS(ROWS, WIDE));
   matrix("w1", WIDE, 3);
   begin_node("MatMul", "x", "w1", NULL, "y");
   say(columns);
@@ -498,8 +440,7 @@ TEST_THAT(stages_are_as_said) {
 /* A model's function is in the stage of its call, whatever its own nodes are named. */
 TEST_THAT(functions_are_where_their_call_is) {
   static wire function, opset;
-  const int64_t dims[] = {ROWS, WIDE};
-  begin_model(2, dims);
+  begin_model(DIMS(ROWS, WIDE));
   matrix("w1", WIDE, HIDDEN);
   matrix("w2", HIDDEN, WIDE);
   put_text(&function, 1, "Layer");
@@ -539,11 +480,10 @@ TEST_THAT(functions_are_where_their_call_is) {
 
 static void run_whole(keel_program *program) {
   keel_port port;
-  keel_tensor *y = NULL;
   expect_ok(keel_program_input(program, 0, &port));
   keel_tensor *x = create_tensor(context, KD_F32, port.rank, port.dims, NULL);
   keel_plan *plan = create_plan(program, NULL);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   RELEASE(x, y, plan);
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "files.h"
 #include "one_context.h"
 #include "onnx.h"
 #include "program/function.h"
@@ -21,9 +22,7 @@ SETUP(start) {
 
 static keel_program *load(void (*write)(const char *path)) {
   char path[] = "/tmp/keel-npu-XXXXXX";
-  int file = mkstemp(path);
-  assert_true(file >= 0);
-  close(file);
+  make_file(path);
   write(path);
   keel_program *program = load_program(context, path);
   unlink(path);
@@ -40,7 +39,6 @@ static keel_plan *plan_on(keel_program *program, const char *name,
 /* Runs on numbers between -1 and 1, and gives the output. */
 static keel_tensor *run(keel_plan *plan, const keel_program *program) {
   keel_port port;
-  keel_tensor *y = NULL;
   uint64_t size = 1;
   expect_ok(keel_program_input(program, 0, &port));
   for (uint32_t i = 0; i < port.rank; i++)
@@ -50,7 +48,7 @@ static keel_tensor *run(keel_plan *plan, const keel_program *program) {
     data[i] = (float)((i * 7919) % 2001) / 1000 - 1;
   keel_tensor *x = create_tensor(context, KD_F32, port.rank, port.dims, data);
   free(data);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   keel_tensor_release(x);
   return y;
 }
@@ -150,20 +148,15 @@ TEST_THAT(weights_are_held_once) {
 
 /* Clip is not for it: the CPU does that. */
 TEST_THAT(what_it_does_not_know_runs_elsewhere) {
-  const int64_t dims[] = {3, 5};
   const float zero = 0, six = 6;
-  keel_tensor *limits[2] = {NULL, NULL};
   uint32_t others = 0;
-  expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &zero, &limits[0]));
-  expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &six, &limits[1]));
   keel_builder *builder = create_builder(context, "mixed");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
-  keel_value y = keel_builder_op(builder, "Exp", NULL, 0, &x, 1);
-  keel_value three[] = {y, keel_builder_constant(builder, limits[0]),
-                        keel_builder_constant(builder, limits[1])};
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(3, 5));
+  keel_value y = op(builder, "Exp", x, KEEL_ABSENT);
+  keel_value three[] = {y, add_constant(builder, KD_F32, 0, NULL, &zero),
+                        add_constant(builder, KD_F32, 0, NULL, &six)};
   keel_value z = keel_builder_op(builder, "Clip", NULL, 0, three, 3);
-  keel_value pair[] = {z, y};
-  z = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
+  z = op(builder, "Add", z, y);
   keel_builder_output(builder, "z", z);
   keel_program *program = finish_program(builder);
   keel_plan *plain = plan_on(program, "cpu", 0);
@@ -174,7 +167,6 @@ TEST_THAT(what_it_does_not_know_runs_elsewhere) {
   assert_int_equal(count_steps(plan, "graph_npu:0", &others), 2);
   assert_int_equal(others, 1);
   RELEASE(want, got, plain, plan, program);
-  release_all(limits, 2);
 }
 
 /* How many steps are on the NPU where nodes are placed by cost. */
@@ -192,15 +184,13 @@ static uint32_t steps_by_cost(keel_program *program) {
 /* Speeds are set, not measured: on a busy machine a measured launch on the CPU may take
  * longer than two copies. */
 static void set_speed(const char *name, keel_speed speed) {
-  keel_device *device = NULL;
-  expect_ok(keel_device_find(context, name, &device));
+  keel_device *device = find_device(context, name);
   device->speed = speed;
 }
 
 /* The layer goes where it is said to take a thousandth of the CPU's time; what is small
  * stays. */
 TEST_THAT(it_is_chosen_by_cost) {
-  const int64_t four = 4;
   keel_program *layer = load(model_bert_layer), *small = NULL;
   set_speed(
       "cpu",
@@ -208,9 +198,8 @@ TEST_THAT(it_is_chosen_by_cost) {
           .launch = 500, .flops = 50, .bytes = 10, .wait = 1000, .copied = 10});
   set_speed("graph_npu", (keel_speed){.wait = 1000, .copied = 10});
   keel_builder *builder = create_builder(context, "small");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
-  small = finish_program(builder);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
+  small = program_giving(builder, op(builder, "Relu", x, KEEL_ABSENT));
   assert_int_equal(steps_by_cost(layer), 1);
   assert_int_equal(steps_by_cost(small), 0);
   RELEASE(layer, small);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #define WORKERS 0
+#include "files.h"
 #include "with_cpu.h"
 
 /* y = x * k + s, of f32[2]; k is 10, 100 and s 1, 2 at first. Of IR version 8. */
@@ -31,19 +32,17 @@ static keel_program *load(const uint8_t *bytes, size_t size) {
 
 static keel_tensor *pair(float first, float second) {
   const float data[] = {first, second};
-  keel_tensor *tensor =
-      create_tensor(context, KD_F32, 1, (const int64_t[]){2}, data);
+  keel_tensor *tensor = create_tensor(context, KD_F32, DIMS(2), data);
   return tensor;
 }
 
 /* Runs the program on inputs, which are released. */
 static void gives(keel_program *program, keel_tensor **inputs, uint32_t count,
                   float first, float second) {
-  keel_tensor *output = NULL;
   float got[2];
   keel_plan *plan = create_plan(program, NULL);
   for (int run = 0; run < 3; run++) {
-    expect_ok(keel_plan_run(plan, inputs, count, &output, 1));
+    keel_tensor *output = output_of(plan, inputs, count);
     expect_ok(keel_tensor_read(output, got, sizeof got));
     assert_float_equal(got[0], first, 0);
     assert_float_equal(got[1], second, 0);
@@ -145,7 +144,7 @@ TEST_THAT(are_gone_in_keels_own_forms) {
   char path[] = "/tmp/keel-initializer-XXXXXX";
   keel_program *program = load(model, sizeof model), *again = NULL;
   keel_tensor *x[] = {pair(1, 2)};
-  close(mkstemp(path));
+  make_file(path);
   expect_ok(keel_program_save(program, path, KEEL_SAVE_TEXT));
   expect_ok(keel_program_load(context, path, &again));
   unlink(path);

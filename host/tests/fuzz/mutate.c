@@ -61,6 +61,18 @@ static char *text(mutant *all, const char *from) {
   return copy;
 }
 
+/* One of the words of a list, between which a blank stands. */
+static char *one_of(mutant *all, const char *list) {
+  uint64_t count = 1;
+  for (const char *at = list; (at = strchr(at, ' ')); at++)
+    count++;
+  for (uint64_t left = fuzz_below(all->random, count); left; left--)
+    list = strchr(list, ' ') + 1;
+  char *word = text(all, list);
+  word[strcspn(word, " ")] = 0;
+  return word;
+}
+
 /* A list with room for one more entry. */
 static void *longer(mutant *all, const void *from, size_t count, size_t each) {
   char *list = take(&all->arena, (count + 1) * each);
@@ -130,50 +142,14 @@ static void change_ints(mutant *all, attribute *attr) {
 }
 
 static void change_text(mutant *all, attribute *attr) {
-  static const char *const words[] = {"",
-                                      "SAME_UPPER",
-                                      "SAME_LOWER",
-                                      "VALID",
-                                      "NOTSET",
-                                      "linear",
-                                      "cubic",
-                                      "nearest",
-                                      "bilinear",
-                                      "none",
-                                      "sum",
-                                      "mean",
-                                      "mul",
-                                      "add",
-                                      "max",
-                                      "min",
-                                      "constant",
-                                      "reflect",
-                                      "edge",
-                                      "wrap",
-                                      "DCR",
-                                      "CRD",
-                                      "tanh",
-                                      "RIGHT",
-                                      "LEFT",
-                                      "forward",
-                                      "reverse",
-                                      "bidirectional",
-                                      "Sigmoid",
-                                      "Affine",
-                                      "ij,jk->ik",
-                                      "...ii->...i",
-                                      "->",
-                                      "i,i,i",
-                                      "%s%n",
-                                      "tf_crop_and_resize",
-                                      "align_corners",
-                                      "half_pixel",
-                                      "asymmetric",
-                                      "zeros",
-                                      "border"};
-  const char *word =
-      words[fuzz_below(all->random, sizeof words / sizeof *words)];
-  attr->s.data = (uint8_t *)text(all, word);
+  static const char words[] =
+      " SAME_UPPER SAME_LOWER VALID NOTSET linear cubic nearest bilinear "
+      "none sum mean mul add max min constant reflect edge wrap DCR CRD tanh "
+      "RIGHT LEFT forward reverse bidirectional Sigmoid Affine ij,jk->ik "
+      "...ii->...i -> i,i,i %s%n tf_crop_and_resize align_corners half_pixel "
+      "asymmetric zeros border";
+  char *word = one_of(all, words);
+  attr->s.data = (uint8_t *)word;
   attr->s.len = strlen(word);
 }
 
@@ -325,56 +301,18 @@ static void change_edge(mutant *all) {
 }
 
 static void change_op(mutant *all) {
-  static const char *const ops[] = {"Add",
-                                    "Relu",
-                                    "Identity",
-                                    "Slice",
-                                    "Reshape",
-                                    "Concat",
-                                    "Split",
-                                    "Gather",
-                                    "MatMul",
-                                    "Conv",
-                                    "MaxPool",
-                                    "ReduceSum",
-                                    "Cast",
-                                    "Shape",
-                                    "If",
-                                    "Loop",
-                                    "Scan",
-                                    "SequenceAt",
-                                    "SplitToSequence",
-                                    "Optional",
-                                    "Where",
-                                    "Pad",
-                                    "Expand",
-                                    "Range",
-                                    "TopK",
-                                    "Softmax",
-                                    "PRelu",
-                                    "Upsample",
-                                    "Resize",
-                                    "Transpose",
-                                    "Squeeze",
-                                    "Unsqueeze",
-                                    "NonZero",
-                                    "Einsum",
-                                    "Tile",
-                                    "ConstantOfShape",
-                                    "QuantizeLinear",
-                                    "LSTM",
-                                    "Gemm",
-                                    "BatchNormalization",
-                                    "SequenceMap",
-                                    "SequenceConstruct",
-                                    "ConcatFromSequence",
-                                    "Scatter"};
+  static const char ops[] =
+      "Add Relu Identity Slice Reshape Concat Split Gather MatMul Conv "
+      "MaxPool ReduceSum Cast Shape If Loop Scan SequenceAt SplitToSequence "
+      "Optional Where Pad Expand Range TopK Softmax PRelu Upsample Resize "
+      "Transpose Squeeze Unsqueeze NonZero Einsum Tile ConstantOfShape "
+      "QuantizeLinear LSTM Gemm BatchNormalization SequenceMap "
+      "SequenceConstruct ConcatFromSequence Scatter";
   node *at = PICK(all, node);
   if (fuzz_once_in(all->random, 3))
     at->op_type = PICK(all, node)->op_type;
   else
-    at->op_type =
-        text(all, ops[fuzz_below(all->random, sizeof ops / sizeof *ops)]);
+    at->op_type = one_of(all, ops);
   if (fuzz_once_in(all->random, 8))
     at->domain = text(all, fuzz_once_in(all->random, 2) ? "keel" : "other");
 }
@@ -480,9 +418,6 @@ static void change_opset(mutant *all) {
 
 /* A node becomes one of an old opset, with what only those have. */
 static void age(mutant *all) {
-  static const char *const ints[] = {"axis", "broadcast", "k", "spatial"};
-  static const char *const lists[] = {"axes",  "starts", "ends",
-                                      "split", "pads",   "scales"};
   model *to = all->model;
   attribute *made = take(&all->arena, sizeof *made);
   if (!to->n_opset_import) return;
@@ -496,12 +431,12 @@ static void age(mutant *all) {
   made->has_type = 1;
   if (fuzz_once_in(all->random, 2)) {
     made->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT;
-    made->name = text(all, ints[fuzz_below(all->random, 4)]);
+    made->name = one_of(all, "axis broadcast k spatial");
     made->has_i = 1;
     made->i = fuzz_int(all->random);
   } else {
     made->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;
-    made->name = text(all, lists[fuzz_below(all->random, 6)]);
+    made->name = one_of(all, "axes starts ends split pads scales");
     made->ints = take(&all->arena, sizeof *made->ints);
     change_ints(all, made);
   }

@@ -37,12 +37,11 @@ static keel_context *open_faulty(const char *layers, const subject *s) {
   static const char store[] = TEST_FOLDER "/fault-store";
   nftw(store, remove_one, 8, FTW_DEPTH | FTW_PHYS);
   setenv("XDG_CACHE_HOME", store, 1);
-  keel_context *context = NULL;
   keel_context_params params =
       OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, s->plugins,
             s->plugins[1] ? 2 : 1, .workers = 1);
   expect_ok(keel_layers_set(layers));
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   return context;
 }
 
@@ -320,9 +319,8 @@ TEST_THAT(a_sized_output_takes_what_is_pooled) {
   for (uint64_t limit = 1000000; limit < 2600000; limit += 40000) {
     const keel_context_params params =
         OPENS(KEEL_ONLY_NAMED, &path, 1, .memory_limit = limit);
-    keel_context *context = NULL;
     keel_tensor *x = NULL, *big = NULL, *y = NULL;
-    expect_ok(keel_open(&params, &context));
+    keel_context *context = open_params(&params);
     expect_ok(keel_device_push(keel_device_at(context, 0)));
     keel_tensor_create(context, KD_F32, 1, &many, ones, &x);
     keel_tensor_create(context, KD_F32, 1, &more, ones, &big);

@@ -23,12 +23,11 @@ static void take_line(void *context, uint32_t level, const char *line) {
 }
 
 static keel_context *open_layered(const char *layers, const char *plugin) {
-  keel_context *context = NULL;
   keel_context_params params =
       OPENS(KEEL_ONLY_NAMED, &plugin, 1, .workers = KEEL_NO_WORKERS,
             .log = take_line);
   expect_ok(keel_layers_set(layers));
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   return context;
 }
 

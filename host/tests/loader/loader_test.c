@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "files.h"
 #include "loader/loader.h"
 #include "testing.h"
 #include "toy/toy.h"
@@ -25,13 +26,6 @@ static const char *in_folder(const char *name) {
   next = !next;
   snprintf(path[next], sizeof path[next], "%s/%s", folder, name);
   return path[next];
-}
-
-static void write_file(const char *path, const char *text) {
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  fputs(text, file);
-  fclose(file);
 }
 
 static void copy_file(const char *from, const char *to, long most) {
@@ -127,8 +121,7 @@ TEST_THAT(counts_that_cannot_be_are_refused) {
 static void negate_on(keel_context *context, keel_device *device) {
   const float data[] = {1, -2, 3, -4}, want[] = {-1, 2, -3, 4};
   keel_tensor *x = floats(context, 4, data), *y = NULL;
-  keel_op *made = NULL;
-  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, device, &made));
+  keel_op *made = prepare_op(context, "Neg", NULL, 0, device);
   expect_ok(keel_op_call(made, &x, 1, &y, 1));
   expect_floats(y, want, 4);
   RELEASE(x, y, made);
@@ -191,12 +184,11 @@ TEST_THAT(aliases_that_no_launch_could_keep_are_refused) {
 /* What becomes of a plugin that is given options. */
 static keel_status given(const char *path, const char *const *options,
                          uint32_t count, char reason[500]) {
-  keel_context *context = NULL;
   keel_context_params params =
       OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, &path, 1, .options = options,
             .option_count = count);
   keel_plugin_info info;
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   expect_ok(keel_plugin_at(context, 0, &info));
   snprintf(reason, 500, "%s", info.reason);
   if (info.status != KD_OK)
@@ -284,14 +276,13 @@ static void keep_line(void *context, uint32_t level, const char *line) {
 /* Opens the plugin of a sound list; what was warned of is in `lines`. */
 static keel_status in_environment(const char *option) {
   const char *path = BAD("OPTIONS");
-  keel_context *context = NULL;
   const keel_context_params params =
       OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, &path, 1, .options = &option,
             .option_count = option != NULL, .log = keep_line);
   keel_plugin_info info;
   *lines = 0;
   setenv("KEEL_LOG", "warning", 1);
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   setenv("KEEL_LOG", "error", 1);
   keel_plugin_at(context, 0, &info);
   keel_fail_text(KD_OK, info.reason);
@@ -412,10 +403,9 @@ TEST_THAT(options_are_listed) {
         .flags = KEEL_ONLY_NAMED | KEEL_DESCRIBE, /* no driver is asked */
         .plugins = paths,
         .plugin_count = 2};
-    keel_context *context = NULL;
     keel_option_facts option;
     char text[500];
-    expect_ok(keel_open(&params, &context));
+    keel_context *context = open_params(&params);
     list_options(context, text, sizeof text);
     assert_string_equal(text, plugins[i].options);
     assert_int_equal(keel_plugin_option(context, 0, 99, &option),
@@ -434,9 +424,8 @@ TEST_THAT(a_refused_plugin_still_lists_its_options) {
   const keel_context_params params =
       OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, &path, 1, .options = &option,
             .option_count = 1);
-  keel_context *context = NULL;
   keel_option_facts facts;
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   assert_int_equal(keel_device_count(context), 0);
   expect_ok(keel_plugin_option(context, 0, 2, &facts));
   assert_string_equal(facts.choices, "fast|safe");
@@ -493,15 +482,13 @@ TEST_THAT(plugins_may_be_linked_in) {
   const float data[] = {1, -2, 3, -4}, want[] = {-1, 2, -3, 4};
   for (int round = 0; round < 2; round++) {
     keel_context *context = NULL, *other = NULL;
-    keel_device *device = NULL;
     kd_device *handle = NULL;
-    keel_op *op = NULL;
     expect_ok(keel_open(&params, &context));
     expect_ok(keel_open(&params, &other)); /* shares it */
-    expect_ok(keel_device_find(context, "linked", &device));
+    keel_device *device = find_device(context, "linked");
     assert_int_equal(keel_device_count(context), 2);
     keel_tensor *x = floats(context, 4, data), *y = NULL;
-    expect_ok(keel_op_prepare(context, "Neg", NULL, 0, device, &op));
+    keel_op *op = prepare_op(context, "Neg", NULL, 0, device);
     expect_ok(keel_op_call(op, &x, 1, &y, 1));
     expect_floats(y, want, 4);
     RELEASE(x, y, op);
@@ -553,11 +540,9 @@ TEST_THAT(ops_younger_than_a_plugin_are_not_offered) {
   expect_ok(call_old(context, "Relu"));
   expect_ok(call_old(context, "Gelu"));
   const float data[4] = {0};
-  const int64_t dims[] = {1, 4, 1};
   keel_tensor *y = NULL;
-  keel_op *op = NULL;
-  keel_tensor *x = create_tensor(context, KD_F32, 3, dims, data);
-  expect_ok(keel_op_prepare(context, "DFT", NULL, 0, device, &op));
+  keel_tensor *x = create_tensor(context, KD_F32, DIMS(1, 4, 1), data);
+  keel_op *op = prepare_op(context, "DFT", NULL, 0, device);
   assert_int_equal(keel_op_call(op, &x, 1, &y, 1), KD_UNIMPLEMENTED);
   RELEASE(op, x, context);
 }
@@ -565,11 +550,10 @@ TEST_THAT(ops_younger_than_a_plugin_are_not_offered) {
 TEST_THAT(odd_but_legal_plugins_are_loaded) {
   keel_context *context = open_with(BAD("LARGER"), NULL, KEEL_NO_WORKERS);
   keel_plugin_info info;
-  keel_device *device = NULL;
   keel_plugin_at(context, 0, &info);
   expect_ok(info.status);
   assert_int_equal(keel_device_count(context), 1);
-  expect_ok(keel_device_find(context, "bad:0", &device));
+  keel_device *device = find_device(context, "bad:0");
   keel_op *op = NULL; /* it can't be opened, and that is said */
   expect_fails(keel_op_prepare(context, "Relu", NULL, 0, device, &op),
                KD_UNAVAILABLE, "while bad:0 was opened");
@@ -585,9 +569,9 @@ TEST_THAT(odd_but_legal_plugins_are_loaded) {
 
 TEST_THAT(files_that_are_no_plugins_are_refused) {
   const char *text = in_folder("text.so");
-  write_file(text, "this is a text file\n");
+  write_text(text, "this is a text file\n");
   expect_refused(text, KD_INVALID_ARGUMENT, "no ELF header", "shared library");
-  write_file(text, "");
+  write_text(text, "");
   expect_refused(text, KD_INVALID_ARGUMENT, "no ELF header", "");
   expect_refused("/nowhere/at/all.so", KD_NOT_FOUND, "no such file", "path");
   expect_refused(TOY("missing"), KD_UNAVAILABLE, "symbol_that_nobody_has",
@@ -791,7 +775,7 @@ TEST_THAT(manifests_name_their_library) {
            " \"vendor\": \"Keel\", \"options\": {\"isa\": \"base\"}}",
            CPU_PLUGIN);
   strcat(text, " \r\n\t\n"); /* as editors leave it */
-  write_file(path, text);
+  write_text(path, text);
   keel_context *context = open_with(path, NULL, KEEL_NO_WORKERS);
   keel_device_facts facts;
   assert_int_equal(keel_device_count(context), 1);
@@ -823,7 +807,7 @@ TEST_THAT(broken_manifests_are_refused) {
   skip();
 #endif
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    write_file(path, cases[i].text);
+    write_text(path, cases[i].text);
     keel_context *context = open_with(path, CPU_PLUGIN, KEEL_NO_WORKERS);
     keel_plugin_info info;
     keel_plugin_at(context, 0, &info);
@@ -851,8 +835,8 @@ TEST_THAT(contexts_share_a_plugin) {
   keel_context *second = open_with(CPU_PLUGIN, NULL, 1);
   for (int i = 0; i < 2; i++) {
     keel_context *context = i ? first : second;
-    keel_tensor *x = floats(context, 2, data), *y = NULL;
-    expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
+    keel_tensor *x = floats(context, 2, data),
+                *y = call_op(context, "Relu", NULL, 0, &x, 1);
     expect_floats(y, want, 2);
     RELEASE(x, y, context);
   }

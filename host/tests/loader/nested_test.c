@@ -103,15 +103,14 @@ static void note(void *unused, uint32_t level, const char *line) {
 /* Opens the plugin, runs an op on it, and closes it. */
 static void use(void) {
   const kd_entry entries[] = {nested_entry};
-  keel_context *context = NULL;
   keel_context_params params = {.struct_size = sizeof params,
                                 .flags = KEEL_ONLY_NAMED,
                                 .workers = KEEL_NO_WORKERS,
                                 .entries = entries,
                                 .entry_count = 1};
-  expect_ok(keel_open(&params, &context));
-  keel_tensor *x = equal_floats(context, 4, -1), *y = NULL;
-  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
+  keel_context *context = open_params(&params);
+  keel_tensor *x = equal_floats(context, 4, -1),
+              *y = call_op(context, "Relu", NULL, 0, &x, 1);
   expect_equal_floats(y, 0, 4);
   release_all((keel_tensor *[]){x, y}, 2);
   keel_close(context);
@@ -155,10 +154,9 @@ TEST_THAT(keel_close_leaves_a_context_that_it_can_not_close) {
                                   .flags = KEEL_ONLY_NAMED,
                                   .workers = KEEL_NO_WORKERS,
                                   .log = note};
-    keel_context *other = NULL;
     memset(&nested, 0, sizeof nested);
     *logged = 0;
-    expect_ok(keel_open(&params, &other));
+    keel_context *other = open_params(&params);
     nested.place = place;
     nested.other = other;
     use();

@@ -29,9 +29,8 @@ static uint64_t kernels(void) {
  * has long forgotten its kernel. */
 TEST_THAT(no_kernel_cache_is_entered_by_a_prepared_call) {
   const float numbers[] = {-1, 2}, want[] = {0, 2};
-  keel_op *relu = NULL;
   keel_tensor *x = floats(context, 2, numbers), *y = NULL;
-  expect_ok(keel_op_prepare(context, "Relu", NULL, 0, cpu, &relu));
+  keel_op *relu = prepare_op(context, "Relu", NULL, 0, cpu);
   expect_ok(keel_op_call(relu, &x, 1, &y, 1));
   keel_tensor_release(y);
   keel_kernel_cache *cache = context->kernels;
@@ -48,10 +47,9 @@ TEST_THAT(no_kernel_cache_is_entered_by_a_prepared_call) {
 /* "Inputs must be attached anew for each call of an op object": they are arguments. */
 TEST_THAT(an_op_object_takes_its_inputs_as_arguments) {
   const float one[] = {1}, two[] = {2}, sums[] = {2, 3, 4};
-  keel_op *add = NULL;
   keel_tensor *a = floats(context, 1, one), *b = floats(context, 1, two);
   keel_tensor *const pairs[][2] = {{a, a}, {a, b}, {b, b}};
-  expect_ok(keel_op_prepare(context, "Add", NULL, 0, cpu, &add));
+  keel_op *add = prepare_op(context, "Add", NULL, 0, cpu);
   for (int i = 0; i < 3; i++) {
     keel_tensor *y = NULL;
     expect_ok(keel_op_call(add, pairs[i], 2, &y, 1));
@@ -99,9 +97,7 @@ TEST_THAT(a_value_stays_where_it_was_put) {
   const float numbers[] = {-1, 2}, want[] = {0, 2};
   keel_tensor *x = floats(context, 2, numbers), *there = NULL, *y = NULL;
   expect_ok(keel_tensor_to(x, queue, &there));
-  expect_ok(keel_device_push(cpu));
-  expect_ok(keel_call(context, "Relu", NULL, 0, &there, 1, &y, 1));
-  keel_device_pop();
+  y = call_op_on(cpu, context, "Relu", &there, 1);
   assert_ptr_equal(keel_tensor_device(there), queue);
   assert_ptr_equal(keel_tensor_device(y), cpu);
   expect_floats(y, want, 2);
@@ -111,13 +107,9 @@ TEST_THAT(a_value_stays_where_it_was_put) {
 /* "int32 is pinned to the host by rule": it runs where it is asked to. */
 TEST_THAT(int32_runs_on_the_device_that_is_named) {
   const int32_t numbers[] = {3, -4}, want[] = {6, -8};
-  const int64_t two = 2;
-  keel_tensor *y = NULL;
-  keel_tensor *x = create_tensor(context, KD_I32, 1, &two, numbers);
+  keel_tensor *x = create_tensor(context, KD_I32, DIMS(2), numbers);
   keel_tensor *in[] = {x, x};
-  expect_ok(keel_device_push(cpu));
-  expect_ok(keel_call(context, "Add", NULL, 0, in, 2, &y, 1));
-  keel_device_pop();
+  keel_tensor *y = call_op_on(cpu, context, "Add", in, 2);
   assert_ptr_equal(keel_tensor_device(y), cpu);
   assert_memory_equal(keel_tensor_data(y), want, sizeof want);
   RELEASE(x, y);
@@ -127,10 +119,9 @@ TEST_THAT(int32_runs_on_the_device_that_is_named) {
 TEST_THAT(the_kernel_cache_is_bounded) {
   uint64_t most = 0;
   for (int64_t size = 1; size <= 6000; size++) {
-    keel_tensor *y = NULL;
     keel_tensor *x = create_tensor(context, KD_F32, 1, &size, NULL);
     const keel_attr axis = KEEL_INT("axis", 0);
-    expect_ok(keel_call(context, "Softmax", &axis, 1, &x, 1, &y, 1));
+    keel_tensor *y = call_op(context, "Softmax", &axis, 1, &x, 1);
     RELEASE(x, y);
     most = kernels() > most ? kernels() : most;
   }
@@ -145,9 +136,8 @@ TEST_THAT(random_ops_have_no_state) {
                              KEEL_FLOAT("seed", 5)};
   float first[16], next[16];
   for (int i = 0; i < 6; i++) {
-    keel_tensor *x = NULL;
     expect_ok(keel_device_push(i % 2 ? queue : cpu));
-    expect_ok(keel_call(context, "RandomNormal", attrs, 2, NULL, 0, &x, 1));
+    keel_tensor *x = call_op(context, "RandomNormal", attrs, 2, NULL, 0);
     keel_device_pop();
     expect_ok(keel_tensor_read(x, i ? next : first, sizeof first));
     if (i) assert_memory_equal(first, next, sizeof first);
@@ -166,11 +156,10 @@ static uint64_t processor_time(void) {
 /* "Idle spinning burns a core" (6725): in a fifth of a second that nothing runs, the
  * process takes less than a twentieth of a core. */
 TEST_THAT(idle_workers_sleep) {
-  keel_op *relu = NULL;
   const int64_t many = 1 << 20;
   keel_tensor *y = NULL;
   keel_tensor *x = create_tensor(context, KD_F32, 1, &many, NULL);
-  expect_ok(keel_op_prepare(context, "Relu", NULL, 0, cpu, &relu));
+  keel_op *relu = prepare_op(context, "Relu", NULL, 0, cpu);
   expect_ok(keel_op_call(relu, &x, 1, &y, 1));
   usleep(50000); /* workers look for more work first, for a bounded time */
   uint64_t before = processor_time();
@@ -222,9 +211,8 @@ TEST_THAT(no_workers_are_enough) {
   expect_ok(keel_device_find(context, "cpu:0", &cpu));
   expect_ok(keel_device_find(context, "queue:0", &queue));
   assert_int_equal(keel_worker_count(context), 1);
-  const int64_t two = 2;
   keel_builder *builder = create_builder(context, "one");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(2));
   keel_device_push(queue);
   keel_value y = op(builder, "Relu", x, KEEL_ABSENT);
   keel_device_pop();
@@ -243,14 +231,13 @@ TEST_THAT(no_workers_are_enough) {
 TEST_THAT(a_thousand_pending_events_hold_no_thread) {
   enum { BRANCHES = 1000 };
   static keel_tensor *out[BRANCHES];
-  const int64_t one = 1;
   const float number = 2;
   close_context(NULL);
   context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   expect_ok(keel_device_find(context, "cpu:0", &cpu));
   expect_ok(keel_device_find(context, "queue:0", &queue));
   keel_builder *builder = create_builder(context, "many");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(1));
   for (int i = 0; i < BRANCHES; i++) {
     float bias = (float)i;
     keel_value b = constant_of(builder, floats(context, 1, &bias));

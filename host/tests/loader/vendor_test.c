@@ -3,6 +3,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "testing.h"
 #include "toy/toy.h"
 
@@ -152,8 +153,7 @@ static keel_program *program_of(keel_context *context, bool constant) {
   keel_value c = op(builder, ACME_OP("Swish"), a, KEEL_ABSENT);
   keel_value d = op(builder, ACME_OP("Windows"), b, size);
   keel_value e = op(builder, ACME_OP("Windows"), c, size);
-  expect_ok(keel_builder_output(builder, "y", op(builder, "Add", d, e)));
-  return finish_program(builder);
+  return program_giving(builder, op(builder, "Add", d, e));
 }
 
 static void check_program(keel_context *context, keel_program *program) {
@@ -280,10 +280,7 @@ static void write_model(unsigned version, unsigned axis) {
   opset.size = 0;
   number(&opset, 2, 17);
   block(&model, 8, opset.data, opset.size);
-  FILE *out = fopen(file, "wbe");
-  assert_non_null(out);
-  assert_int_equal(fwrite(model.data, 1, model.size, out), model.size);
-  assert_int_equal(fclose(out), 0);
+  write_bytes(file, model.data, model.size);
 }
 
 TEST_THAT(models_in_onnx_have_them) {
@@ -428,8 +425,7 @@ static keel_context *open_entries(uint32_t count) {
       .entries = entries,
       .entry_count = count,
       .workers = KEEL_NO_WORKERS};
-  keel_context *context = NULL;
-  expect_ok(keel_open(&made, &context));
+  keel_context *context = open_params(&made);
   return context;
 }
 
@@ -560,35 +556,15 @@ TEST_THAT(equal_definitions_are_one_op) {
     others[0].attrs = other_attrs;
     for (int i = 0; i < 3; i++)
       other_params[i].variable = 3; /* ties the same arguments */
-    switch (other) {
-      case 1:
-        others[0].version = 2;
-        break;
-      case 2:
-        others[0].attr_count = 1;
-        break;
-      case 3:
-        other_attrs[0].s = "slow";
-        break;
-      case 4:
-        other_params[1].flags = 0;
-        break;
-      case 5:
-        other_params[2].name = "Q";
-        break;
-      case 6:
-        other_params[1].variable = 4;
-        break;
-      case 7:
-        others[0].value_inputs = 1;
-        break;
-      case 8:
-        other_params[0].types = other_params[1].types = other_params[2].types =
-            KD_TYPES_FLOAT;
-        break;
-      default:
-        break;
-    }
+    if (other == 1) others[0].version = 2;
+    if (other == 2) others[0].attr_count = 1;
+    if (other == 3) other_attrs[0].s = "slow";
+    if (other == 4) other_params[1].flags = 0;
+    if (other == 5) other_params[2].name = "Q";
+    if (other == 6) other_params[1].variable = 4;
+    if (other == 7) others[0].value_inputs = 1;
+    for (int i = 0; i < 3 && other == 8; i++)
+      other_params[i].types = KD_TYPES_FLOAT;
     second = plugin;
     second.name = "second";
     second.open = open_second;
@@ -632,13 +608,13 @@ TEST_THAT(shape_functions_are_not_believed) {
   }
 }
 
-SETUP(make_file) {
-  int fd = mkstemp(file);
-  return fd < 0 || close(fd) != 0;
+SETUP(begin_file) {
+  make_file(file);
+  return 0;
 }
 
 SETUP(drop_file) {
   return unlink(file);
 }
 
-RUN_TESTS(make_file, drop_file)
+RUN_TESTS(begin_file, drop_file)

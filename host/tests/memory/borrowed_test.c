@@ -133,8 +133,7 @@ TEST_THAT(a_run_that_waits_keeps_the_memory) {
   keel_builder *builder = create_builder(context, "late");
   keel_value a = keel_builder_input(builder, "a", KD_F32, 2, pairs);
   keel_value b = keel_builder_input(builder, "b", KD_F32, 2, pairs);
-  keel_builder_output(builder, "y", op(builder, "Add", a, b));
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan = plan_giving(builder, op(builder, "Add", a, b), NULL);
   expect_ok(keel_tensor_promise(context, &in[1]));
   expect_ok(keel_plan_begin(plan, NULL, in, 2, &y, 1));
   keel_tensor_release(in[0]);
@@ -152,18 +151,16 @@ TEST_THAT(a_copy_in_flight_keeps_the_memory) {
   atomic_int deleted = 0;
   keel_context *before = context;
   context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
-  toy_state *toy = toy_of(TOY("queue"));
+  toy_state *gated = toy_of(TOY("queue"));
   keel_device *queue = keel_device_at(context, 1);
   keel_tensor *pair[2] = {floats(context, 2, ones), NULL}, *held = NULL;
   expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &seven, &pair[1]));
-  atomic_store(&toy->gate, 1);
-  expect_ok(keel_device_push(queue));
-  expect_ok(keel_call(context, "Mul", NULL, 0, pair, 2, &held, 1));
-  keel_device_pop();
+  atomic_store(&gated->gate, 1);
+  held = call_op_on(queue, context, "Mul", pair, 2);
   keel_tensor *x = take(make_pairs(&deleted), 0), *y = relu(queue, x);
   keel_tensor_release(x);
   assert_int_equal(deleted, 0);
-  atomic_store(&toy->gate, 0);
+  atomic_store(&gated->gate, 0);
   expect_floats(y, want, 4);
   release_all(pair, 2);
   RELEASE(held, y, context);
@@ -173,24 +170,27 @@ TEST_THAT(a_copy_in_flight_keeps_the_memory) {
 
 /* ---- devices that work on host addresses ------------------------------------------------------ */
 
-/* The late device, which begins its work when somebody waits. */
-static keel_device *open_late(const toy_state **out_toy) {
+static keel_context *outer;
+static keel_device *late; /* which begins its work when somebody waits */
+static const toy_state *toy;
+
+SETUP(open_late) {
+  outer = context;
   context = open_with(TOY("late"), NULL, KEEL_NO_WORKERS);
-  *out_toy = toy_of(TOY("late"));
-  return keel_device_at(context, 0);
+  toy = toy_of(TOY("late"));
+  late = keel_device_at(context, 0);
+  return 0;
 }
 
-static void close_late(keel_context *before) {
+SETUP(close_late) {
   keel_close(context);
-  context = before;
+  context = outer;
+  return 0;
 }
 
-TEST_THAT(aligned_memory_is_read_where_it_lies) {
+TEST_BETWEEN(aligned_memory_is_read_where_it_lies, open_late, close_late) {
   const float want[] = {0, 0, 2, 0};
-  const toy_state *toy = NULL;
   atomic_int deleted = 0;
-  keel_context *before = context;
-  keel_device *late = open_late(&toy);
   given *from = make_pairs(&deleted);
   const void *memory = from->memory;
   keel_tensor *x = take(from, 0), *y = relu(late, x);
@@ -199,15 +199,11 @@ TEST_THAT(aligned_memory_is_read_where_it_lies) {
   assert_int_equal(deleted, 1);
   expect_floats(y, want, 4);
   keel_tensor_release(y);
-  close_late(before);
 }
 
-TEST_THAT(other_memory_is_copied_for_the_device) {
+TEST_BETWEEN(other_memory_is_copied_for_the_device, open_late, close_late) {
   const float want[] = {16, 0, 18, 0};
-  const toy_state *toy = NULL;
   atomic_int deleted = 0;
-  keel_context *before = context;
-  keel_device *late = open_late(&toy);
   given *from = make_pairs(&deleted);
   const char *memory = from->memory;
   from->versioned.dl_tensor.byte_offset = 64; /* the device wants 256 */
@@ -218,19 +214,15 @@ TEST_THAT(other_memory_is_copied_for_the_device) {
   assert_int_equal(deleted, 1);
   expect_floats(y, want, 4);
   keel_tensor_release(y);
-  close_late(before);
 }
 
 /* Memory of the host's pool is another tensor's soon after. */
-TEST_THAT(pooled_memory_is_not_read_late) {
+TEST_BETWEEN(pooled_memory_is_not_read_late, open_late, close_late) {
   enum { MANY = 256 };
   const float data[] = {0, -1, 2, -3}, others[] = {9, 9, 9, 9},
               want[] = {0, 0, 2, 0};
-  const toy_state *toy = NULL;
   keel_tensor *all[MANY];
   int aligned = MANY;
-  keel_context *before = context;
-  keel_device *late = open_late(&toy);
   for (int i = 0; i < MANY; i++) {
     all[i] = floats(context, 4, data);
     if ((uintptr_t)keel_tensor_data(all[i]) % 256 == 0) aligned = i;
@@ -244,15 +236,11 @@ TEST_THAT(pooled_memory_is_not_read_late) {
   expect_floats(y, want, 4);
   keel_tensor_release(y);
   release_all(all, MANY);
-  close_late(before);
 }
 
-TEST_THAT(what_a_device_still_makes_is_waited_for) {
+TEST_BETWEEN(what_a_device_still_makes_is_waited_for, open_late, close_late) {
   const float want[] = {0, 0, 2, 0};
-  const toy_state *toy = NULL;
   atomic_int deleted = 0;
-  keel_context *before = context;
-  keel_device *late = open_late(&toy);
   keel_tensor *x = take(make_pairs(&deleted), 0), *y = relu(late, x);
   assert_ptr_equal(keel_tensor_device(y), late);
   DLManagedTensorVersioned *to = lend(y, 0);
@@ -263,24 +251,19 @@ TEST_THAT(what_a_device_still_makes_is_waited_for) {
   assert_memory_equal(to->dl_tensor.data, want, sizeof want);
   to->deleter(to);
   keel_tensor_release(x);
-  close_late(before);
   assert_int_equal(deleted, 1);
 }
 
 /* Nothing is waited for between the runs of a plan: what one still reads is not overwritten
  * for the next. */
-TEST_THAT(plans_read_each_input_where_it_lies) {
+TEST_BETWEEN(plans_read_each_input_where_it_lies, open_late, close_late) {
   enum { RUNS = 9 };
-  const int64_t pairs[] = {2, 2};
-  const toy_state *toy = NULL;
   atomic_int deleted = 0;
   keel_tensor *in[RUNS], *out[RUNS];
-  keel_context *before = context;
-  keel_device *late = open_late(&toy);
   keel_builder *builder = create_builder(context, "again");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, pairs);
-  keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
-  keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = late));
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(2, 2));
+  keel_plan *plan = plan_giving(builder, op(builder, "Relu", x, KEEL_ABSENT),
+                                PLAN_PARAMS(.device = late));
   for (int i = 0; i < RUNS; i++) {
     given *from = make_pairs(&deleted);
     uint64_t offset = i % 3 ? 64 : 0; /* the device wants 256 */
@@ -298,7 +281,6 @@ TEST_THAT(plans_read_each_input_where_it_lies) {
     assert_int_equal(deleted, i + 1);
   }
   keel_plan_release(plan);
-  close_late(before);
 }
 
 RUN_TESTS(open_cpu, close_context)

@@ -5,12 +5,18 @@
 
 #include "device/context.h"
 #include "device/device.h"
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
 enum { COUNT = 100, KEPT = 16 };
 
 static keel_device *device;
+
+SETUP(open_queue) {
+  context = open_with(CPU_PLUGIN, TOY("queue"), 1);
+  device = find_device(context, "queue:0");
+  return keel_device_ready(device);
+}
 
 static void *make(void *out) {
   keel_buffer **buffers = out;
@@ -29,9 +35,6 @@ static void make_elsewhere(keel_buffer **buffers) {
 
 TEST_THAT(what_another_thread_frees_is_taken_again) {
   keel_buffer *buffers[COUNT];
-  keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
-  expect_ok(keel_device_find(context, "queue:0", &device));
-  expect_ok(keel_device_ready(device));
   make_elsewhere(buffers);
   for (int round = 0; round < 5; round++) {
     const uint64_t pieces = atomic_load(&device->heap.pieces);
@@ -43,12 +46,11 @@ TEST_THAT(what_another_thread_frees_is_taken_again) {
   }
   for (int i = 0; i < COUNT; i++)
     keel_buffer_release(buffers[i]);
-  keel_close(context);
 }
 
 enum { MIB = 1 << 20 };
 
-static keel_stats stats_of(keel_context *context) {
+static keel_stats stats_now(void) {
   keel_stats stats;
   keel_get_stats(context, &stats);
   return stats;
@@ -58,9 +60,6 @@ static keel_stats stats_of(keel_context *context) {
 TEST_THAT(what_is_grown_out_of_is_not_kept) {
   enum { MOST = 64 };
   keel_buffer *old = NULL, *larger = NULL;
-  keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
-  expect_ok(keel_device_find(context, "queue:0", &device));
-  expect_ok(keel_device_ready(device));
   for (int round = 0; round < 2; round++) {
     for (int i = 1; i <= MOST; i++) {
       expect_ok(keel_heap_take(&device->heap, (uint64_t)i * MIB, &larger));
@@ -70,21 +69,16 @@ TEST_THAT(what_is_grown_out_of_is_not_kept) {
     keel_buffer_release(old);
     old = NULL;
     if (!round)
-      assert_true(stats_of(context).peak_bytes <=
-                  UINT64_C(21) * MOST * MIB / 10);
+      assert_true(stats_now().peak_bytes <= UINT64_C(21) * MOST * MIB / 10);
   }
   /* the two largest were there when the others came again */
-  assert_true(stats_of(context).peak_bytes <= UINT64_C(4) * MOST * MIB);
-  keel_close(context);
+  assert_true(stats_now().peak_bytes <= UINT64_C(4) * MOST * MIB);
 }
 
 /* The first rounds may give back what a larger piece comes after. */
 TEST_THAT(sizes_that_come_again_are_kept) {
   static const uint64_t sizes[] = {2, 1, 8, 4, 16, 3};
   enum { SIZES = sizeof sizes / sizeof *sizes };
-  keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
-  expect_ok(keel_device_find(context, "queue:0", &device));
-  expect_ok(keel_device_ready(device));
   for (int round = 0; round < 2 * SIZES; round++) {
     uint64_t sum = 0;
     for (int i = 0; i < SIZES; i++) {
@@ -93,9 +87,8 @@ TEST_THAT(sizes_that_come_again_are_kept) {
       keel_buffer_release(buffer);
       sum += sizes[i] * MIB;
     }
-    if (round >= SIZES) assert_int_equal(stats_of(context).pooled_bytes, sum);
+    if (round >= SIZES) assert_int_equal(stats_now().pooled_bytes, sum);
   }
-  keel_close(context);
 }
 
 static void take_and_free(uint64_t size) {
@@ -106,105 +99,87 @@ static void take_and_free(uint64_t size) {
 
 /* What is too large to be kept is allocated each time: smaller pieces stay nevertheless. */
 TEST_THAT(what_is_never_kept_replaces_nothing) {
-  keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
-  expect_ok(keel_device_find(context, "queue:0", &device));
-  expect_ok(keel_device_ready(device));
   context->pool_limit = 8 * MIB;
   take_and_free(16 * MIB);
   take_and_free(2 * MIB);
   for (int round = 0; round < 3; round++) {
     take_and_free(16 * MIB);
-    assert_int_equal(stats_of(context).pooled_bytes, 2 * MIB);
+    assert_int_equal(stats_now().pooled_bytes, 2 * MIB);
   }
-  keel_close(context);
 }
 
 /* As many at once as there have been: by as many runs. */
 TEST_THAT(as_many_as_before_replace_nothing) {
   keel_buffer *both[2] = {NULL, NULL};
-  keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
-  expect_ok(keel_device_find(context, "queue:0", &device));
-  expect_ok(keel_device_ready(device));
   for (int round = 0; round < 3; round++) {
     for (int i = 0; i < 2; i++)
       expect_ok(keel_heap_take(&device->heap, 16 * MIB, &both[i]));
-    if (round) assert_int_equal(stats_of(context).pooled_bytes, 2 * MIB);
+    if (round) assert_int_equal(stats_now().pooled_bytes, 2 * MIB);
     for (int i = 0; i < 2; i++)
       keel_buffer_release(both[i]);
     keel_heap_trim(&device->heap);
     take_and_free(2 * MIB);
   }
-  keel_close(context);
 }
 
 /* To free a buffer that is not kept waits for the device; the message of a failure before stays. */
 TEST_THAT(a_message_outlives_what_is_freed) {
   keel_buffer *buffer = NULL;
-  keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
-  expect_ok(keel_device_find(context, "queue:0", &device));
-  expect_ok(keel_device_ready(device));
   context->pool_limit = 0;
   expect_ok(keel_heap_take(&device->heap, MIB, &buffer));
   keel_fail(KD_INTERNAL, "what failed before");
   keel_buffer_release(buffer);
   expect_message("what failed before");
   assert_true(keel_has_error());
-  keel_close(context);
 }
 
 TEST_THAT(what_is_exported_replaces_nothing) {
   keel_buffer *exported = NULL;
-  keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
-  expect_ok(keel_device_find(context, "queue:0", &device));
-  expect_ok(keel_device_ready(device));
   take_and_free(2 * MIB);
   expect_ok(keel_heap_take_exported(&device->heap, 16 * MIB,
                                     KD_EXTERNAL_OPAQUE_FD, &exported));
-  assert_int_equal(stats_of(context).pooled_bytes, 2 * MIB);
+  assert_int_equal(stats_now().pooled_bytes, 2 * MIB);
   keel_buffer_release(exported);
-  keel_close(context);
 }
 
-static keel_program *growing_program(keel_context *context, int64_t step) {
-  keel_builder *b = create_builder(context, "growing"), *body = NULL;
-  const int64_t none = 0, open = -1;
+static keel_program *growing_program(int64_t step) {
+  keel_builder *b = create_builder(context, "growing");
   const keel_attr axis = KEEL_INT("axis", 0);
   keel_value x = keel_builder_input(b, "x", KD_F32, 1, &step);
-  keel_value in[] = {
-      keel_builder_input(b, "rounds", KD_I64, 0, NULL), KEEL_ABSENT,
-      constant_of(b, create_tensor(context, KD_F32, 1, &none, NULL))};
-  expect_ok(keel_builder_body(b, "body", &body));
+  keel_value in[] = {keel_builder_input(b, "rounds", KD_I64, 0, NULL),
+                     KEEL_ABSENT, add_constant(b, KD_F32, DIMS(0), NULL)};
+  keel_builder *body = create_body(b, "body");
   keel_builder_input(body, "i", KD_I64, 0, NULL);
   keel_value go = keel_builder_input(body, "go", KD_BOOL, 0, NULL);
-  keel_value both[] = {keel_builder_input(body, "s", KD_F32, 1, &open),
+  keel_value both[] = {keel_builder_input(body, "s", KD_F32, DIMS(-1)),
                        keel_builder_capture(body, x)};
-  keel_builder_output(body, "more",
-                      keel_builder_op(body, "Identity", NULL, 0, &go, 1));
+  keel_builder_output(body, "more", op(body, "Identity", go, KEEL_ABSENT));
   keel_builder_output(body, "grown",
                       keel_builder_op(body, "Concat", &axis, 1, both, 2));
   const keel_attr attr = KEEL_BODY("body", body);
-  keel_builder_output(b, "y", keel_builder_op(b, "Loop", &attr, 1, in, 3));
+  keel_value y = keel_builder_op(b, "Loop", &attr, 1, in, 3);
   keel_builder_destroy(body);
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 TEST_THAT(a_growing_state_takes_twice_its_size) {
   enum { STEP = MIB / 16, ROUNDS = 128, WHOLE = 4 * STEP * ROUNDS };
   static float list[STEP];
   const int64_t step = STEP, rounds = ROUNDS;
-  keel_tensor *y = NULL;
-  keel_context *context = open_with(CPU_PLUGIN, NULL, 1);
-  keel_program *program = growing_program(context, STEP);
+  keel_program *program = growing_program(STEP);
   keel_plan *plan = create_plan(program, NULL);
   keel_tensor *in[] = {create_tensor(context, KD_F32, 1, &step, list),
                        create_tensor(context, KD_I64, 0, NULL, &rounds)};
-  expect_ok(keel_plan_run(plan, in, 2, &y, 1));
+  keel_tensor *y = output_of(plan, in, 2);
   expect_ok(keel_tensor_wait(y));
   assert_int_equal(keel_tensor_size(y), WHOLE);
-  assert_true(stats_of(context).peak_bytes <= UINT64_C(21) * WHOLE / 10);
+  assert_true(stats_now().peak_bytes <= UINT64_C(21) * WHOLE / 10);
   keel_tensor_release(y);
   release_all(in, 2);
-  RELEASE(plan, program, context);
+  RELEASE(plan, program);
 }
 
-RUN_TESTS(NULL, NULL)
+int main(void) {
+  around_each(open_queue, close_context);
+  return tests_run(NULL, NULL);
+}

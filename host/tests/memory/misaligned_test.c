@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "files.h"
 #include "one_context.h"
 #include "onnx.h"
 #include "plan/plan.h"
@@ -22,6 +23,11 @@ static void open_cpu(const char *products) {
 
 SETUP(start) {
   open_cpu(NULL);
+  return 0;
+}
+
+SETUP(start_openblas) {
+  open_cpu("cpu.products=openblas");
   return 0;
 }
 
@@ -98,9 +104,7 @@ static uint32_t ragged_in(const keel_function *list) {
  * way of Keel's own form, in which all begins where it should. */
 static keel_program *program_of(void (*write)(const char *path), bool binary) {
   char path[] = "/tmp/keel-ragged-XXXXXX";
-  int file = mkstemp(path);
-  assert_true(file >= 0);
-  close(file);
+  make_file(path);
   write(path);
   keel_program *program = load(path);
   if (binary) {
@@ -118,14 +122,12 @@ static keel_plan *plan_of(keel_program *program, uint32_t flags) {
 }
 
 static keel_tensor *run(keel_plan *plan, int64_t rows) {
-  const int64_t dims[] = {rows, SIDE};
   float *data = malloc((size_t)(rows * SIDE + 1) * sizeof *data);
-  keel_tensor *y = NULL;
   assert_non_null(data);
   for (int64_t i = 0; i < rows * SIDE; i++)
     data[i] = (float)((i * 7919) % 41 - 20) / 64;
-  keel_tensor *x = create_tensor(context, KD_F32, 2, dims, data);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *x = create_tensor(context, KD_F32, DIMS(rows, SIDE), data);
+  keel_tensor *y = output_of(plan, &x, 1);
   keel_tensor_release(x);
   free(data);
   return y;
@@ -139,41 +141,9 @@ static void expect_same(keel_plan *plan, keel_plan *other, int64_t rows) {
   RELEASE(a, b);
 }
 
-/* They are read there when kernels are made, copied for no longer than that. */
-LISTED_TEST(weights_of_products_stay_in_the_file) {
-  uint64_t none = live_bytes(context);
-  keel_program *program = program_of(write_chain, false);
-  assert_true(ragged_in(program->functions) >= LAYERS / 2);
-  assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
-  keel_plan *plan = plan_of(program, 0);
-  keel_tensor_release(run(plan, ROWS));
-  assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
-  keel_program *straight = program_of(write_chain, true);
-  keel_plan *other = plan_of(straight, 0), *second = plan_of(program, 0);
-  for (int i = 0; i < 3; i++) {
-    expect_same(plan, other, ROWS);
-    expect_same(second, other, ROWS);
-  }
-  RELEASE(plan, other, second, program, straight);
-}
-
-/* Kernels for other shapes read the file again, when the program is gone as well. */
-LISTED_TEST(other_shapes_find_them_again) {
-  const int64_t rows[] = {5, 1, 7, 5, 64, 1, 7, 64, 3, 0};
-  uint64_t none = live_bytes(context);
-  keel_program *program = program_of(write_open, false);
-  keel_program *straight = program_of(write_open, true);
-  keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
-  assert_true(ragged_in(program->functions) >= LAYERS / 2);
-  keel_program_release(program);
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    expect_same(plan, other, rows[i]);
-  assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
-  RELEASE(plan, other, straight);
-}
-
-/* What kernels have packed is shared by those for other shapes. */
-LISTED_TEST(shapes_share_what_is_packed) {
+/* What kernels have packed is shared by those for other shapes. This comes first: memory that
+ * others freed would be used again. */
+TEST_THAT(shapes_share_what_is_packed) {
 #ifdef KEEL_SANITIZED
   skip(); /* what is freed stays in memory */
 #endif
@@ -191,7 +161,40 @@ LISTED_TEST(shapes_share_what_is_packed) {
   RELEASE(plan, program);
 }
 
-LISTED_TEST(weights_of_convolutions_stay_in_the_file) {
+/* They are read there when kernels are made, copied for no longer than that. */
+TEST_THAT(weights_of_products_stay_in_the_file) {
+  uint64_t none = live_bytes(context);
+  keel_program *program = program_of(write_chain, false);
+  assert_true(ragged_in(program->functions) >= LAYERS / 2);
+  assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
+  keel_plan *plan = plan_of(program, 0);
+  keel_tensor_release(run(plan, ROWS));
+  assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
+  keel_program *straight = program_of(write_chain, true);
+  keel_plan *other = plan_of(straight, 0), *second = plan_of(program, 0);
+  for (int i = 0; i < 3; i++) {
+    expect_same(plan, other, ROWS);
+    expect_same(second, other, ROWS);
+  }
+  RELEASE(plan, other, second, program, straight);
+}
+
+/* Kernels for other shapes read the file again, when the program is gone as well. */
+TEST_THAT(other_shapes_find_them_again) {
+  const int64_t rows[] = {5, 1, 7, 5, 64, 1, 7, 64, 3, 0};
+  uint64_t none = live_bytes(context);
+  keel_program *program = program_of(write_open, false);
+  keel_program *straight = program_of(write_open, true);
+  keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
+  assert_true(ragged_in(program->functions) >= LAYERS / 2);
+  keel_program_release(program);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    expect_same(plan, other, rows[i]);
+  assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
+  RELEASE(plan, other, straight);
+}
+
+TEST_THAT(weights_of_convolutions_stay_in_the_file) {
   keel_program *program = program_of(write_convolutions, false);
   keel_program *straight = program_of(write_convolutions, true);
   assert_true(ragged_in(program->functions) >= LAYERS / 2);
@@ -201,7 +204,7 @@ LISTED_TEST(weights_of_convolutions_stay_in_the_file) {
   RELEASE(plan, other, program, straight);
 }
 
-LISTED_TEST(weights_that_others_read_are_copied) {
+TEST_THAT(weights_that_others_read_are_copied) {
   keel_program *program = program_of(write_others, false);
   keel_program *straight = program_of(write_others, true);
   assert_int_equal(ragged_in(program->functions), 0);
@@ -211,7 +214,7 @@ LISTED_TEST(weights_that_others_read_are_copied) {
   RELEASE(plan, other, program, straight);
 }
 
-LISTED_TEST(eager_runs_read_them) {
+TEST_THAT(eager_runs_read_them) {
   keel_program *program = program_of(write_chain, false);
   keel_plan *plan = plan_of(program, 0),
             *eager = plan_of(program, KEEL_PLAN_EAGER);
@@ -226,7 +229,7 @@ LISTED_TEST(eager_runs_read_them) {
 }
 
 /* Bytes that a file has not are no tensor's: it fails where it is loaded. */
-LISTED_TEST(files_that_are_cut_off_are_refused) {
+TEST_THAT(files_that_are_cut_off_are_refused) {
   char path[] = "/tmp/keel-ragged-XXXXXX";
   keel_program *program = NULL;
   int file = mkstemp(path);
@@ -243,8 +246,8 @@ LISTED_TEST(files_that_are_cut_off_are_refused) {
 
 /* Kernels that take nothing, though others of their device do: after the first run the
  * weights lie where each launch finds them, once for all shapes. */
-LISTED_TEST(kernels_that_read_them_in_each_run) {
-  open_cpu("cpu.products=openblas");
+TEST_BETWEEN(kernels_that_read_them_in_each_run, start_openblas,
+             close_context) {
   uint64_t none = live_bytes(context);
   keel_program *program = program_of(write_chain, false);
   keel_program *straight = program_of(write_chain, true);
@@ -258,27 +261,10 @@ LISTED_TEST(kernels_that_read_them_in_each_run) {
   keel_plan *second = plan_of(program, 0);
   expect_same(second, other, ROWS);
   assert_true(live_bytes(context) < none + LAYERS * BYTES * 3 / 2);
-  RELEASE(second, plan, other, program, straight, context);
+  RELEASE(second, plan, other, program, straight);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      /* the first: what others freed would be used again */
-      cmocka_unit_test_setup_teardown(shapes_share_what_is_packed, start,
-                                      close_context),
-      cmocka_unit_test_setup_teardown(weights_of_products_stay_in_the_file,
-                                      start, close_context),
-      cmocka_unit_test_setup_teardown(other_shapes_find_them_again, start,
-                                      close_context),
-      cmocka_unit_test_setup_teardown(weights_of_convolutions_stay_in_the_file,
-                                      start, close_context),
-      cmocka_unit_test_setup_teardown(weights_that_others_read_are_copied,
-                                      start, close_context),
-      cmocka_unit_test_setup_teardown(eager_runs_read_them, start,
-                                      close_context),
-      cmocka_unit_test_setup_teardown(files_that_are_cut_off_are_refused, start,
-                                      close_context),
-      cmocka_unit_test(kernels_that_read_them_in_each_run),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  around_each(start, close_context);
+  return tests_run(NULL, NULL);
 }

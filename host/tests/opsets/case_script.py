@@ -1,10 +1,50 @@
-"""The command of a script that writes ONNX cases and lets `keel onnx-test` compare: its options."""
+"""What scripts share that write ONNX cases and let `keel onnx-test` compare: cases and options."""
 import os
 import subprocess
 import sys
 import tempfile
 
 import numpy as np
+import onnx
+from onnx import numpy_helper
+
+OPTIONS = """
+  KEEL        build/release/bin/keel unless given
+  OPTION      of `keel onnx-test`: --device opencl:0, --eager ...
+  --seed N    other numbers (1 unless given)
+  --keep DIR  where the cases are written, and stay; a folder that goes away unless given
+Exit status 1 where a case fails, 2 where it could not begin.
+"""
+
+
+class CaseFolder:
+    """Cases by the order in which they are saved."""
+    def __init__(self, folder):
+        self.folder, self.count = folder, 0
+
+    def save(self, name, model, feeds, results):
+        """feeds, results: arrays by name, in the model's order."""
+        case = os.path.join(self.folder, f"{self.count:03d}_{name}")
+        data = os.path.join(case, "test_data_set_0")
+        os.makedirs(data, exist_ok=True)
+        onnx.save(model, os.path.join(case, "model.onnx"))
+        for kind, arrays in (("input", feeds), ("output", results)):
+            for i, (key, array) in enumerate(arrays.items()):
+                with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as file:
+                    file.write(numpy_helper.from_array(np.asarray(array), key)
+                               .SerializeToString())
+        self.count += 1
+
+
+def by_runtime(model, feeds, wanted=None, plain=False):
+    """What ONNX Runtime gives; plain: without its own changes of the model."""
+    import onnxruntime as ort
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    if plain:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(model.SerializeToString(), options,
+                                providers=["CPUExecutionProvider"]).run(wanted, feeds)
 
 
 def run_cases(about, write, how=(), may_skip=True):
@@ -21,7 +61,7 @@ def run_cases(about, write, how=(), may_skip=True):
     while arguments and arguments[0].startswith("--"):
         option = arguments.pop(0)
         if option == "--help":
-            print(about.strip())
+            print(about.strip() + "\n" + OPTIONS.rstrip())
             return 0
         if option not in ("--seed", "--keep") or not arguments:
             return refuse(f"there is no option {option}, or it has no value; --help")

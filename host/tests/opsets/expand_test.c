@@ -100,8 +100,8 @@ static void run(const expansion *e, float *out) {
   keel_tensor *x = NULL, *y = NULL;
   keel_builder *builder = create_builder(context, "it");
   keel_value in = keel_builder_input(builder, "x", KD_F32, 2, dims);
-  keel_builder_output(builder, "y", op(builder, e->op, in, KEEL_ABSENT));
-  keel_program *program = finish_program(builder);
+  keel_program *program =
+      program_giving(builder, op(builder, e->op, in, KEEL_ABSENT));
   x = create_tensor(context, KD_F32, 2, dims, e->x);
   rename_kernels(e->hidden, true);
   keel_status status = keel_plan_create(program, NULL, &plan);

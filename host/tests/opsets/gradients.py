@@ -1,30 +1,23 @@
 #!/usr/bin/env python3
 """Gradients, beside differences of values that are a little apart.
 
-usage: gradients.py [--seed N] [--keep DIR] [KEEL [OPTION...]]
-  KEEL        build/release/bin/keel unless given
-  OPTION      of `keel onnx-test`: --device opencl:0, --eager ...
-  --seed N    other numbers (1 unless given)
-  --keep DIR  where the cases are written, and stay; a folder that goes away unless given
+usage: gradients.py [--seed N] [--keep DIR] [KEEL [OPTION...]], which --help explains
 
 Makes models of double numbers with a Gradient (ai.onnx.preview.training) of each op that has a
 rule, computes what it must give by ONNX's reference at two places beside each number (a venv with
-onnx and numpy), and lets `keel onnx-test` compare. Exit status 1 where a case fails, 2 where it
-could not begin.
+onnx and numpy), and lets `keel onnx-test` compare.
 """
 import math
-import os
 import sys
 
 try:
     import numpy as np
-    import onnx
     from onnx import TensorProto, helper, numpy_helper
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 except ImportError as error:
     sys.exit(f"gradients.py: {error}; pip install onnx numpy")
-from case_script import run_cases
+from case_script import CaseFolder, run_cases
 
 TRAINING = "ai.onnx.preview.training"
 OPSET = 23
@@ -59,21 +52,10 @@ def model_of(nodes, inputs, outputs, dynamic=False, constants=()):
         helper.make_opsetid("", OPSET), helper.make_opsetid(TRAINING, 1)])
 
 
-class Cases:
+class Cases(CaseFolder):
     def __init__(self, folder, random):
-        self.folder, self.count, self.random = folder, 0, random
-
-    def save(self, name, model, feeds, results):
-        case = os.path.join(self.folder, f"{self.count:03d}_{name}")
-        data = os.path.join(case, "test_data_set_0")
-        os.makedirs(data, exist_ok=True)
-        onnx.save(model, os.path.join(case, "model.onnx"))
-        for kind, arrays in (("input", feeds), ("output", results)):
-            for i, array in enumerate(arrays):
-                with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as file:
-                    file.write(numpy_helper.from_array(np.asarray(array), f"v{i}")
-                               .SerializeToString())
-        self.count += 1
+        super().__init__(folder)
+        self.random = random
 
     def add(self, name, nodes, xs, zs=None, last="y", dynamic=False, constants=(), elsewhere=False,
             reference=None):
@@ -111,7 +93,8 @@ class Cases:
                                           **({"zs": list(zs)} if zs else {}))]
         feeds["weights"] = weights
         model = model_of(every, feeds, [f"d_{k}" for k in xs], dynamic, constants)
-        self.save(name, model, [v for k, v in feeds.items() if k not in constants], differences)
+        self.save(name, model, {k: v for k, v in feeds.items() if k not in constants},
+                  {f"d_{k}": d for k, d in zip(xs, differences)})
 
 
 def one(cases, op, *arrays, others=(), name=None, dynamic=False, **attributes):

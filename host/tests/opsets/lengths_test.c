@@ -32,13 +32,21 @@ static void expect_refused(const call *c, const char *says) {
 }
 
 static void expect_taken(const call *c) {
-  keel_device *device = NULL;
-  expect_ok(keel_device_find(context, "cpu:0", &device));
+  keel_device *device = find_device(context, "cpu:0");
   for (way how = first_way(c); how < WAYS; how++) {
     keel_tensor *out[MOST_OUT];
     expect_ok(call_on(c, device, how, out));
     release_all(out, c->out_count);
   }
+}
+
+/* says: NULL: it is taken; its inputs go. */
+static void expect_end(call *c, const char *says) {
+  if (says)
+    expect_refused(c, says);
+  else
+    expect_taken(c);
+  release_all(c->in, c->in_count);
 }
 
 /* ---- GroupQueryAttention --------------------------------------------------------------------- */
@@ -79,11 +87,7 @@ TEST_THAT(grouped_lengths_fit_cache_and_rows) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     call c =
         grouped(rows[i].rows, rows[i].places, rows[i].length, rows[i].total);
-    if (rows[i].says)
-      expect_refused(&c, rows[i].says);
-    else
-      expect_taken(&c);
-    release_all(c.in, 7);
+    expect_end(&c, rows[i].says);
   }
 }
 
@@ -108,11 +112,7 @@ TEST_THAT(keys_that_count_are_there) {
                      create_tensor(context, KD_I64, 1, &one, &rows[i].count)},
               .in_count = 7,
               .out_count = 1};
-    if (rows[i].says)
-      expect_refused(&c, rows[i].says);
-    else
-      expect_taken(&c);
-    release_all(c.in, 7);
+    expect_end(&c, rows[i].says);
   }
 }
 
@@ -139,11 +139,7 @@ TEST_THAT(lengths_of_masks_are_not_negative) {
                create_tensor(context, KD_I32, 1, &rows[i].size, rows[i].mask)},
         .in_count = 4,
         .out_count = 1};
-    if (rows[i].says)
-      expect_refused(&c, rows[i].says);
-    else
-      expect_taken(&c);
-    release_all(c.in, 4);
+    expect_end(&c, rows[i].says);
   }
 }
 
@@ -198,12 +194,8 @@ TEST_THAT(updates_lie_in_the_cache) {
                      create_tensor(context, KD_I64, 1, &one, &rows[i].begin)},
               .in_count = 3,
               .out_count = 1};
-    if (rows[i].says)
-      expect_refused(&c, rows[i].says);
-    else
-      expect_taken(&c);
     if (rows[i].says) expect_untouched(&c);
-    release_all(c.in, 3);
+    expect_end(&c, rows[i].says);
   }
 }
 

@@ -18,10 +18,8 @@ static keel_tensor *run(const char *name, const keel_attr *attrs,
                         uint32_t count, keel_tensor *keys,
                         keel_tensor *values) {
   keel_builder *builder = create_builder(context, "map");
-  keel_value pair[] = {constant_of(builder, keys),
-                       constant_of(builder, values)};
-  keel_value map =
-      keel_builder_op(builder, "SequenceConstruct", NULL, 0, pair, 2);
+  keel_value map = op(builder, "SequenceConstruct", constant_of(builder, keys),
+                      constant_of(builder, values));
   keel_value y = keel_builder_op(builder, name, attrs, count, &map, 1);
   keel_program *program = NULL;
   keel_plan *plan = NULL;

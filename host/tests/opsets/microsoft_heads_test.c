@@ -18,11 +18,10 @@ static float uniform(void) {
 
 /* ---- calls whose inputs are written as text ------------------------------------------------- */
 
+/* "MoE k=5 activation_type=relu": an op, integers and texts;
+ * "f32[2,5] - i32[3]": numbers from -0.5 to 0.5, zeros; -: absent. */
 typedef struct call {
-  const char *op,
-      *inputs; /* "f32[2,5] - i32[3]": numbers from -0.5 to 0.5, zeros; -: absent */
-  keel_attr attrs[8];
-  const char *words; /* of the message */
+  const char *op, *inputs, *words; /* of the message */
 } call;
 
 static kd_dtype dtype_of(const char *word) {
@@ -64,10 +63,17 @@ static uint32_t read_inputs(const char *text, keel_tensor **in) {
   return count;
 }
 
-static uint32_t attrs_of(const call *c) {
+/* Cuts the text up, which the attributes keep; its first word is the op. */
+static uint32_t read_attrs(char *text, keel_attr *attrs) {
   uint32_t count = 0;
-  while (c->attrs[count].name)
-    count++;
+  strtok(text, " ");
+  for (char *name; (name = strtok(NULL, " ")); count++) {
+    char *value = strchr(name, '='), *end = NULL;
+    *value++ = 0;
+    const int64_t number = strtoll(value, &end, 10);
+    attrs[count] = *end ? (keel_attr)KEEL_STRING(name, value)
+                        : (keel_attr)KEEL_INT(name, number);
+  }
   return count;
 }
 
@@ -111,203 +117,97 @@ static keel_status run_op(const char *name, const keel_attr *attrs,
 
 static keel_status run_call(const call *c, bool open, keel_tensor **out) {
   keel_tensor *in[INPUTS];
+  keel_attr attrs[8];
+  char op[100];
   uint32_t count = read_inputs(c->inputs, in);
-  keel_status status =
-      run_op(c->op, c->attrs, attrs_of(c), in, count, open, out, 1);
+  snprintf(op, sizeof op, "%s", c->op);
+  uint32_t attr_count = read_attrs(op, attrs);
+  keel_status status = run_op(op, attrs, attr_count, in, count, open, out, 1);
   release_all(in, count);
   return status;
 }
 
 /* ---- what is refused ------------------------------------------------------------------------ */
 
-#define HEADS(COUNT) KEEL_INT("num_heads", COUNT)
-#define FUSION(KIND) KEEL_INT("swiglu_fusion", KIND)
-#define SWIGLU       KEEL_STRING("activation_type", "swiglu")
-#define BITS(COUNT)  KEEL_INT("expert_weight_bits", COUNT)
-#define BLOCK(SIZE)  KEEL_INT("block_size", SIZE)
+#define HEADS  "MultiHeadAttention num_heads=4"
+#define PLAIN  "Attention num_heads=4"
+#define BYTES  "QAttention num_heads=4"
+#define EMBED  "EmbedLayerNormalization"
+#define GATHER "GatherBlockQuantized block_size=16"
+#define QKV    "f32[2,5,32] f32[2,5,32] f32[2,5,32]"
+#define LAYERS "f32[3,8] f32[3,4] f32[4,6,8] - f32[4,8,6]"
+#define PACKED "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,8] f32[4,32]"
 
 static const call wrong[] = {
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,32] f32[2,5,32]",
-     {HEADS(0)},
-     "num_heads must be 1 or more"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,32] f32[2,5,32]",
-     {HEADS(5)},
+    {"MultiHeadAttention num_heads=0", QKV, "num_heads must be 1 or more"},
+    {"MultiHeadAttention num_heads=5", QKV,
      "query must be [batch, rows, 5 * size]"},
-    {"MultiHeadAttention", "f32[2,5,32]", {HEADS(4)}, "query must be"},
-    {"MultiHeadAttention", "f32[2,5,4,2,8]", {HEADS(4)}, "query must be"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,24] f32[2,5,32]",
-     {HEADS(4)},
-     "key and value must be"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,6,32] f32[2,5,32]",
-     {HEADS(4)},
-     "key and value must be"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,32]",
-     {HEADS(4)},
-     "key and value must be"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,4,6,8] f32[2,4,5,8]",
-     {HEADS(4)},
-     "key and value must be"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,32] f32[2,5,32] f32[95]",
-     {HEADS(4)},
-     "bias must be [96]"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,32] f32[2,5,32] - i32[3]",
-     {HEADS(4)},
-     "the mask must be [2]"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,32] f32[2,5,32] - i32[2,4]",
-     {HEADS(4)},
-     "the mask must be [2]"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,32] f32[2,5,32] - - f32[1,4,5,6]",
-     {HEADS(4)},
+    {HEADS, "f32[2,5,32]", "query must be"},
+    {HEADS, "f32[2,5,4,2,8]", "query must be"},
+    {HEADS, "f32[2,5,32] f32[2,5,24] f32[2,5,32]", "key and value must be"},
+    {HEADS, "f32[2,5,32] f32[2,6,32] f32[2,5,32]", "key and value must be"},
+    {HEADS, "f32[2,5,32] f32[2,5,32]", "key and value must be"},
+    {HEADS, "f32[2,5,32] f32[2,4,6,8] f32[2,4,5,8]", "key and value must be"},
+    {HEADS, QKV " f32[95]", "bias must be [96]"},
+    {HEADS, QKV " - i32[3]", "the mask must be [2]"},
+    {HEADS, QKV " - i32[2,4]", "the mask must be [2]"},
+    {HEADS, QKV " - - f32[1,4,5,6]",
      "attention_bias must be [2 or 1,4 or 1,5,5]"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,32] f32[2,5,32] - - - f32[2,4,3,8]",
-     {HEADS(4)},
+    {HEADS, QKV " - - - f32[2,4,3,8]", "past_key and past_value must be"},
+    {HEADS, QKV " - - - - f32[2,4,3,8]", "past_key and past_value must be"},
+    {HEADS, QKV " - - - f32[2,4,3,8] f32[2,4,2,8]",
      "past_key and past_value must be"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,32] f32[2,5,32] - - - - f32[2,4,3,8]",
-     {HEADS(4)},
-     "past_key and past_value must be"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,32] f32[2,5,32] - - - f32[2,4,3,8] f32[2,4,2,8]",
-     {HEADS(4)},
-     "past_key and past_value must be"},
-    {"MultiHeadAttention",
-     "f32[2,5,32] f32[2,5,32] f32[2,5,32] - - - f32[2,4,3,8] f32[2,4,3,8]"
-     " i32[1]",
-     {HEADS(4)},
+    {HEADS, QKV " - - - f32[2,4,3,8] f32[2,4,3,8] i32[1]",
      "of a cache that beams share"},
-    {"Attention", "f32[2,5,20] f32[21,96]", {HEADS(4)}, "input must be"},
-    {"Attention", "f32[2,5,20] f32[20,95]", {HEADS(4)}, "the 95 columns"},
-    {"Attention",
-     "f32[2,5,20] f32[20,96] f32[90]",
-     {HEADS(4)},
-     "the 96 columns"},
-    {"Attention",
-     "f32[2,5,20] f32[20,96] - - f32[2,2,4,3,7]",
-     {HEADS(4)},
+    {PLAIN, "f32[2,5,20] f32[21,96]", "input must be"},
+    {PLAIN, "f32[2,5,20] f32[20,95]", "the 95 columns"},
+    {PLAIN, "f32[2,5,20] f32[20,96] f32[90]", "the 96 columns"},
+    {PLAIN, "f32[2,5,20] f32[20,96] - - f32[2,2,4,3,7]",
      "past must be [2,2,4,keys,8]"},
-    {"Attention",
-     "f32[2,5,20] f32[20,96] - i32[2,1,9,9]",
-     {HEADS(4)},
+    {PLAIN, "f32[2,5,20] f32[20,96] - i32[2,1,9,9]",
      "a mask of four dimensions"},
-    {"Attention",
-     "f32[2,5,20] f32[20,96]",
-     {HEADS(4), KEEL_INT("do_rotary", 1)},
-     "do_rotary other than 0"},
-    {"QAttention",
-     "u8[2,5,20] i8[20,96] f32[96] f32[2] f32[]",
-     {HEADS(4)},
+    {PLAIN " do_rotary=1", "f32[2,5,20] f32[20,96]", "do_rotary other than 0"},
+    {BYTES, "u8[2,5,20] i8[20,96] f32[96] f32[2] f32[]",
      "scales and zero points must be one number"},
-    {"QAttention",
-     "u8[2,5,20] i8[20,96] f32[96] f32[] f32[95]",
-     {HEADS(4)},
+    {BYTES, "u8[2,5,20] i8[20,96] f32[96] f32[] f32[95]",
      "scales and zero points must be one number"},
-    {"EmbedLayerNormalization",
-     "i32[2,3] i32[2,3] f32[9,4] f32[9,4] - f32[4] f32[4]",
-     {{0}},
+    {EMBED, "i32[2,3] i32[2,3] f32[9,4] f32[9,4] - f32[4] f32[4]",
      "segment_ids, which need a table"},
-    {"EmbedLayerNormalization",
-     "i32[2,3] - f32[9,4] f32[9,5] - f32[4] f32[4]",
-     {{0}},
+    {EMBED, "i32[2,3] - f32[9,4] f32[9,5] - f32[4] f32[4]",
      "input_ids must be [batch, rows]"},
-    {"EmbedLayerNormalization",
-     "i32[2,3] - f32[9,4] f32[9,4] - f32[4] f32[4] i32[2,4]",
-     {{0}},
+    {EMBED, "i32[2,3] - f32[9,4] f32[9,4] - f32[4] f32[4] i32[2,4]",
      "must be [2,3]"},
-    {"GatherBlockQuantized",
-     "u8[4,16] i64[2] f32[4,2]",
-     {BLOCK(24)},
+    {"GatherBlockQuantized block_size=24", "u8[4,16] i64[2] f32[4,2]",
      "block_size must be a power of two"},
-    {"GatherBlockQuantized",
-     "u8[4,16] i64[2] f32[4,3]",
-     {BLOCK(16)},
+    {GATHER, "u8[4,16] i64[2] f32[4,3]", "scales and zero_points must have"},
+    {GATHER, "u8[4,16] i64[2] f32[4,2] u8[4,2]",
      "scales and zero_points must have"},
-    {"GatherBlockQuantized",
-     "u8[4,16] i64[2] f32[4,2] u8[4,2]",
-     {BLOCK(16)},
-     "scales and zero_points must have"},
-    {"GatherBlockQuantized",
-     "u8[4,16] i64[2] f32[4,2]",
-     {BLOCK(16), KEEL_INT("bits", 3)},
-     "bits must be 2, 4 or 8"},
-    {"GatherBlockQuantized",
-     "u8[16,4] i64[2] f32[1,8]",
-     {BLOCK(16), KEEL_INT("quantize_axis", 0)},
+    {GATHER " bits=3", "u8[4,16] i64[2] f32[4,2]", "bits must be 2, 4 or 8"},
+    {GATHER " quantize_axis=0", "u8[16,4] i64[2] f32[1,8]",
      "blocks of u8 are supported"},
-    {"GatherBlockQuantized",
-     "i32[4,16] i64[2] f32[4,1]",
-     {BLOCK(16)},
-     "data can be u8, i4, u4"},
-    {"MoE",
-     "f32[3,8] f32[2,4] f32[4,6,8] - f32[4,8,6]",
-     {{0}},
+    {GATHER, "i32[4,16] i64[2] f32[4,1]", "data can be u8, i4, u4"},
+    {"MoE", "f32[3,8] f32[2,4] f32[4,6,8] - f32[4,8,6]",
      "router_probs must be [3, experts]"},
-    {"MoE",
-     "f32[3,8] f32[3,4] f32[4,6,8] - f32[4,8,6]",
-     {KEEL_INT("k", 5)},
-     "of which k, here 5"},
-    {"MoE",
-     "f32[3,8] f32[3,4] f32[4,6,7] - f32[4,8,6]",
-     {{0}},
+    {"MoE k=5", LAYERS, "of which k, here 5"},
+    {"MoE", "f32[3,8] f32[3,4] f32[4,6,7] - f32[4,8,6]",
      "fc1_experts_weights must be [4,6,8]"},
-    {"MoE",
-     "f32[3,8] f32[3,4] f32[4,6,8] f32[4,7] f32[4,8,6]",
-     {{0}},
+    {"MoE", "f32[3,8] f32[3,4] f32[4,6,8] f32[4,7] f32[4,8,6]",
      "fc1_experts_bias must be [4,6]"},
-    {"MoE",
-     "f32[3,8] f32[3,4] f32[4,6,8] - f32[4,8,6]",
-     {SWIGLU},
-     "swiglu needs FC3"},
-    {"MoE",
-     "f32[3,8] f32[3,4] f32[4,6,8] - f32[4,8,6]",
-     {SWIGLU, FUSION(1)},
+    {"MoE activation_type=swiglu", LAYERS, "swiglu needs FC3"},
+    {"MoE activation_type=swiglu swiglu_fusion=1", LAYERS,
      "fc1_experts_weights must be [4,12,8]"},
-    {"MoE",
-     "f32[3,8] f32[3,4] f32[4,6,8] - f32[4,8,6]",
-     {KEEL_STRING("activation_type", "geglu")},
-     "activation_type can be"},
-    {"QMoE",
-     "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,7] f32[4,32]",
-     {{0}},
+    {"MoE activation_type=geglu", LAYERS, "activation_type can be"},
+    {"QMoE", "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,7] f32[4,32]",
      "fc1_experts_weights must be [4,14,16]"},
-    {"QMoE",
-     "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,8] f32[4,31]",
-     {{0}},
+    {"QMoE", "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,8] f32[4,31]",
      "fc2_scales must be [4,32]"},
-    {"QMoE",
-     "f32[3,32] f32[3,4] u8[4,16,16] - - u8[4,32,8] f32[4,32]",
-     {{0}},
+    {"QMoE", "f32[3,32] f32[3,4] u8[4,16,16] - - u8[4,32,8] f32[4,32]",
      "each layer of weights needs its scales"},
-    {"QMoE",
-     "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,8] f32[4,32]",
-     {BLOCK(32)},
-     "fc1_scales must be [4,16,1]"},
-    {"QMoE",
-     "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,8] f32[4,32]",
-     {BLOCK(64)},
-     "not a multiple of block_size"},
-    {"QMoE",
-     "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,8] f32[4,32]",
-     {BITS(3)},
-     "weights of 3 bits"},
-    {"QMoE",
-     "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,8] f32[4,32]",
-     {BITS(-4)},
-     "weights of -4 bits"},
-    {"QMoE",
-     "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,8] f32[4,32]",
-     {KEEL_STRING("quant_type", "nvfp4")},
-     "quant_type can be int"},
+    {"QMoE block_size=32", PACKED, "fc1_scales must be [4,16,1]"},
+    {"QMoE block_size=64", PACKED, "not a multiple of block_size"},
+    {"QMoE expert_weight_bits=3", PACKED, "weights of 3 bits"},
+    {"QMoE expert_weight_bits=-4", PACKED, "weights of -4 bits"},
+    {"QMoE quant_type=nvfp4", PACKED, "quant_type can be int"},
 };
 
 TEST_THAT(what_does_not_fit_is_refused) {
@@ -370,10 +270,9 @@ static double attended(int b, int row, int head, int i) {
 static void expect_heads(bool open) {
   const int64_t x[] = {BATCH, ROWS, WIDE}, wide = 3 * WIDE;
   const int64_t past[] = {BATCH, COUNT, BEFORE, SIZE};
-  const int64_t by_key[] = {BATCH, KEYS};
-  const keel_attr attrs[] = {HEADS(COUNT), KEEL_FLOAT("scale", 0.7f),
-                             KEEL_FLOAT("mask_filter_value", -3),
-                             KEEL_INT("unidirectional", 1)};
+  const keel_attr attrs[] = {
+      KEEL_INT("num_heads", COUNT), KEEL_FLOAT("scale", 0.7f),
+      KEEL_FLOAT("mask_filter_value", -3), KEEL_INT("unidirectional", 1)};
   float y[BATCH * ROWS * WIDE];
   fill(q, sizeof q / sizeof *q);
   fill(k, sizeof k / sizeof *k);
@@ -385,7 +284,7 @@ static void expect_heads(bool open) {
                        create_tensor(context, KD_F32, 3, x, k),
                        create_tensor(context, KD_F32, 3, x, v),
                        create_tensor(context, KD_F32, 1, &wide, bias),
-                       create_tensor(context, KD_I32, 2, by_key, mask),
+                       create_tensor(context, KD_I32, DIMS(BATCH, KEYS), mask),
                        NULL,
                        create_tensor(context, KD_F32, 4, past, past_k),
                        create_tensor(context, KD_F32, 4, past, past_v)};
@@ -421,7 +320,8 @@ TEST_THAT(experts_get_their_rows) {
                                2.5f}; /* of experts 1 and 3; 0 and 3; 1 and 2 */
   const int64_t rows[] = {3, LONG}, wanted[] = {3, EXPERTS};
   const int64_t w[] = {EXPERTS, LONG, LONG}, s[] = {EXPERTS, LONG};
-  const keel_attr attrs[] = {KEEL_INT("k", 2), BITS(8),
+  const keel_attr attrs[] = {KEEL_INT("k", 2),
+                             KEEL_INT("expert_weight_bits", 8),
                              KEEL_STRING("activation_type", "identity")};
   memset(first, 128, sizeof first);
   memset(second, 128, sizeof second);

@@ -1,15 +1,10 @@
 #!/usr/bin/env python3
 """The ops of com.microsoft that Keel takes, beside ONNX Runtime.
 
-usage: microsoft_ops.py [--seed N] [--keep DIR] [KEEL [OPTION...]]
-  KEEL        build/release/bin/keel unless given
-  OPTION      of `keel onnx-test`: --device opencl:0, --eager ...
-  --seed N    other numbers (1 unless given)
-  --keep DIR  where the cases are written, and stay; a folder that goes away unless given
+usage: microsoft_ops.py [--seed N] [--keep DIR] [KEEL [OPTION...]], which --help explains
 
 Makes models of one op each with random attributes, shapes and numbers, runs them by ONNX Runtime
-(a venv with onnx, onnxruntime and numpy), and lets `keel onnx-test` compare. Exit status 1 where
-a case fails, 2 where it could not begin.
+(a venv with onnx, onnxruntime and numpy), and lets `keel onnx-test` compare.
 """
 import os
 import sys
@@ -20,19 +15,20 @@ try:
     import ml_dtypes
     import numpy as np
     import onnx
-    import onnxruntime as ort
-    from onnx import TensorProto, helper, numpy_helper
+    import onnxruntime as _  # looked for before the work begins
+    from onnx import helper, numpy_helper
 except ImportError as error:
     sys.exit(f"microsoft_ops.py: {error}; pip install onnx onnxruntime numpy")
-from case_script import run_cases
+from case_script import CaseFolder, by_runtime, run_cases
 
 DOMAIN = "com.microsoft"
 f32 = np.float32
 
 
-class Cases:
+class Cases(CaseFolder):
     def __init__(self, folder, opset=17):
-        self.folder, self.count, self.opset = folder, 0, opset
+        super().__init__(folder)
+        self.opset = opset
 
     @staticmethod
     def number_of(dtype):
@@ -52,21 +48,8 @@ class Cases:
         results = expected
         if expected is None:
             other, given = make(instead, (), *form) if instead else (model, feeds)
-            options = ort.SessionOptions()
-            options.log_severity_level = 4
-            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-            session = ort.InferenceSession(other.SerializeToString(), options,
-                                           providers=["CPUExecutionProvider"])
-            results = session.run(wanted, given)
-        case = os.path.join(self.folder, f"{self.count:03d}_{name}")
-        data = os.path.join(case, "test_data_set_0")
-        os.makedirs(data, exist_ok=True)
-        onnx.save(model, os.path.join(case, "model.onnx"))
-        for kind, arrays in (("input", feeds.items()), ("output", zip(wanted, results))):
-            for i, (key, array) in enumerate(arrays):
-                with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as file:
-                    file.write(numpy_helper.from_array(array, key).SerializeToString())
-        self.count += 1
+            results = by_runtime(other, given, wanted, plain=True)
+        self.save(name, model, feeds, dict(zip(wanted, results)))
 
 
 def make(inputs, constants, name, op, outputs, domain, result, types, attributes, opset,

@@ -102,8 +102,7 @@ static keel_plan *plan_of_model(keel_tensor *const *in,
 
 static keel_tensor *run_model(keel_tensor *const *in, const keel_attr *attrs) {
   keel_plan *plan = plan_of_model(in, attrs);
-  keel_tensor *y = NULL;
-  expect_ok(keel_plan_run(plan, in, 1, &y, 1));
+  keel_tensor *y = output_of(plan, in, 1);
   keel_plan_release(plan);
   return y;
 }
@@ -128,9 +127,8 @@ static void run_product(const product *p, kd_dtype dtype) {
   const keel_attr to = KEEL_INT("to", dtype), back = KEEL_INT("to", KD_F32);
   keel_tensor *y = NULL, *wide = NULL;
   for (int i = 0; i < 6 && dtype != KD_F32; i++) {
-    keel_tensor *narrow = NULL;
     if (!in[i] || keel_tensor_dtype(in[i]) == KD_U8) continue;
-    expect_ok(keel_call(context, "Cast", &to, 1, &in[i], 1, &narrow, 1));
+    keel_tensor *narrow = call_op(context, "Cast", &to, 1, &in[i], 1);
     keel_tensor_release(in[i]);
     in[i] = narrow;
   }
@@ -228,20 +226,15 @@ TEST_THAT(bytes_stay_signed_where_shapes_come_late) {
   keel_value x = keel_builder_input(g, "x", KD_I8, 1, &any);
   keel_value shape = keel_builder_input(g, "shape", KD_I64, 1, &any);
   const keel_value in[] = {
-      op(g, "Reshape", x, shape),
-      constant_of(g, create_tensor(context, KD_F32, 0, NULL, &in_scale)),
-      KEEL_ABSENT,
-      constant_of(g, create_tensor(context, KD_F32, 0, NULL, &out_scale)),
-      KEEL_ABSENT};
-  keel_builder_output(
-      g, "y",
-      keel_builder_op(g, "com.microsoft::QLinearSigmoid", NULL, 0, in, 5));
-  keel_plan *plan = finish_plan(g, NULL);
+      op(g, "Reshape", x, shape), add_constant(g, KD_F32, 0, NULL, &in_scale),
+      KEEL_ABSENT, add_constant(g, KD_F32, 0, NULL, &out_scale), KEEL_ABSENT};
+  keel_plan *plan = plan_giving(
+      g, keel_builder_op(g, "com.microsoft::QLinearSigmoid", NULL, 0, in, 5),
+      NULL);
   keel_tensor *given[] = {create_tensor(context, KD_I8, 1, &four, bytes),
                           create_tensor(context, KD_I64, 1, &two, dims)};
-  keel_tensor *y = NULL;
   int8_t result[4];
-  expect_ok(keel_plan_run(plan, given, 2, &y, 1));
+  keel_tensor *y = output_of(plan, given, 2);
   assert_int_equal(keel_tensor_dtype(y), KD_I8);
   expect_ok(keel_tensor_read(y, result, sizeof result));
   for (int i = 0; i < 4; i++)
@@ -263,7 +256,6 @@ TEST_THAT(models_beside_each_other_keep_their_weights) {
                              KEEL_INT("bits", 4), KEEL_INT("block_size", 32),
                              KEEL_INT("accuracy_level", 4)};
   keel_plan *plans[MODELS];
-  keel_tensor *x = NULL;
   fill_all();
   open_set(0);
   for (int i = 0; i < ROUNDS * MODELS; i++) {
@@ -277,7 +269,7 @@ TEST_THAT(models_beside_each_other_keep_their_weights) {
         create_tensor(context, KD_U8, 3, packed, weights + 2000 * at),
         create_tensor(context, KD_F32, 2, each, scales + 100 * at)};
     if (i < MODELS || !plans[at]) plans[at] = plan_of_model(in, attrs);
-    expect_ok(keel_plan_run(plans[at], in, 1, &x, 1));
+    keel_tensor *x = output_of(plans[at], in, 1);
     expect_ok(keel_tensor_read(x, i < MODELS ? y[at] : got, sizeof y[at]));
     if (i >= MODELS) assert_memory_equal(got, y[at], sizeof y[at]);
     keel_tensor_release(x);
@@ -315,14 +307,12 @@ typedef struct quantised {
 
 static keel_value constant_matrix(keel_builder *g, kd_dtype dtype, int64_t rank,
                                   const int64_t *dims, const void *data) {
-  return constant_of(g,
-                     create_tensor(context, dtype, (uint32_t)rank, dims, data));
+  return add_constant(g, dtype, (uint32_t)rank, dims, data);
 }
 
 /* x [3,k] times the weights. */
 static keel_plan *plan_of_weights(const quantised *q, bool packs) {
   const char *skipped[] = {"packed"};
-  const int64_t x_dims[] = {-1, q->k};
   const int64_t w_dims[] = {q->turned ? q->n : q->k, q->turned ? q->k : q->n};
   int64_t blocks = q->block ? (q->k + q->block - 1) / q->block : 1;
   const int64_t by_block[] = {q->turned ? q->n : blocks,
@@ -330,7 +320,7 @@ static keel_plan *plan_of_weights(const quantised *q, bool packs) {
   const int64_t *scale_dims = q->block ? by_block : &q->n;
   int64_t rank = q->one_scale ? 0 : q->block ? 2 : 1;
   keel_builder *g = create_builder(context, "weights");
-  keel_value x = keel_builder_input(g, "x", KD_F32, 2, x_dims);
+  keel_value x = keel_builder_input(g, "x", KD_F32, DIMS(-1, q->k));
   const keel_value in[] = {
       constant_matrix(g, q->dtype, 2, w_dims, weights),
       constant_matrix(g, KD_F32, rank, scale_dims, scales),
@@ -341,8 +331,7 @@ static keel_plan *plan_of_weights(const quantised *q, bool packs) {
                              KEEL_INT("block_size", q->block)};
   keel_value w = keel_builder_op(g, "DequantizeLinear", attrs, 2, in, 3);
   if (q->turned) w = op(g, "Transpose", w, KEEL_ABSENT);
-  keel_builder_output(g, "y", op(g, "MatMul", x, w));
-  keel_program *program = finish_program(g);
+  keel_program *program = program_giving(g, op(g, "MatMul", x, w));
   keel_plan *plan = create_plan(
       program, PLAN_PARAMS(.skip = skipped, .skip_count = packs ? 0 : 1));
   keel_program_release(program);
@@ -350,15 +339,13 @@ static keel_plan *plan_of_weights(const quantised *q, bool packs) {
 }
 
 static void expect_alike(const quantised *q) {
-  const int64_t dims[] = {3, q->k};
   float y[2][3 * 40];
   assert_true(q->n <= 40);
-  keel_tensor *x = create_tensor(context, KD_F32, 2, dims, a);
+  keel_tensor *x = create_tensor(context, KD_F32, DIMS(3, q->k), a);
   for (int packs = 0; packs < 2; packs++) {
     keel_plan *plan = plan_of_weights(q, packs != 0);
-    keel_tensor *out = NULL;
     keel_plan_profile(plan, KEEL_PROFILE_OPS);
-    expect_ok(keel_plan_run(plan, &x, 1, &out, 1));
+    keel_tensor *out = output_of(plan, &x, 1);
     expect_ok(keel_tensor_read(out, y[packs], keel_tensor_size(out)));
     assert_int_equal(runs_of(plan, "MatMulNBits") > 0, packs);
     RELEASE(out, plan);
@@ -401,14 +388,12 @@ static bool packs_products(int64_t rows, bool of_bytes) {
   const keel_value in[] = {constant_matrix(g, KD_I8, 2, w_dims, weights),
                            constant_matrix(g, KD_F32, 0, NULL, &one)};
   if (of_bytes) {
-    const keel_value scaled[] = {x, in[1]};
-    x = keel_builder_op(g, "QuantizeLinear", NULL, 0, scaled, 2);
+    x = op(g, "QuantizeLinear", x, in[1]);
     x = op(g, "DequantizeLinear", x, in[1]);
     x = op(g, "Relu", x, KEEL_ABSENT);
   }
   keel_value w = op(g, "DequantizeLinear", in[0], in[1]);
-  keel_builder_output(g, "y", op(g, "MatMul", x, w));
-  keel_plan *plan = finish_plan(g, NULL);
+  keel_plan *plan = plan_giving(g, op(g, "MatMul", x, w), NULL);
   const int64_t dims[] = {rows < 0 ? 3 : rows, 64};
   keel_tensor *given = create_tensor(context, KD_F32, 2, dims, a), *y = NULL;
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
@@ -534,8 +519,7 @@ static void expect_grouped(const grouped *g) {
 }
 
 static keel_tensor *cube(int rows, int heads, const float *data) {
-  const int64_t dims[] = {BATCH, rows, heads * SIZE};
-  return create_tensor(context, KD_F32, 3, dims, data);
+  return create_tensor(context, KD_F32, DIMS(BATCH, rows, heads * SIZE), data);
 }
 
 static keel_status call_grouped(const grouped *g, keel_tensor **out) {

@@ -43,6 +43,14 @@ typedef struct call {
   bool open; /* the number of rows is not known when the plan is made */
 } call;
 
+/* A call with these attributes. */
+#define CALL(OP, OUTPUTS, ...)                                             \
+  {                                                                        \
+    .op = (OP), .attrs = {__VA_ARGS__}, .outputs = (OUTPUTS),              \
+    .count =                                                               \
+        (uint32_t)(sizeof((keel_attr[]){__VA_ARGS__}) / sizeof(keel_attr)) \
+  }
+
 /* A program of the one op, planned and run on x; out: as many as the call has. */
 static inline keel_status run(const call *c, keel_tensor *x,
                               keel_tensor **out) {
@@ -87,8 +95,7 @@ static inline void refuse(const call *c, keel_tensor *x, const char *words) {
 
 static inline keel_tensor *rows(int64_t count, int64_t features,
                                 const float *data) {
-  const int64_t dims[] = {count, features};
-  return create_tensor(context, KD_F32, 2, dims, data);
+  return create_tensor(context, KD_F32, DIMS(count, features), data);
 }
 
 static inline void expect_near(keel_tensor *y, const float *want,

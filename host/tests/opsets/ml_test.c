@@ -7,15 +7,9 @@
 TEST_THAT(features_are_scaled) {
   const float x[] = {1, 2, 3, -4}, offset[] = {1, -2}, scale[] = {10, 0.5F};
   const float want[] = {0, 2, 20, -1}, one[] = {2}, doubled[] = {2, 4, 6, -8};
-  call c = {.op = "Scaler",
-            .attrs = {FLOATS("offset", offset), FLOATS("scale", scale)},
-            .count = 2,
-            .outputs = 1};
+  call c = CALL("Scaler", 1, FLOATS("offset", offset), FLOATS("scale", scale));
   expect(&c, 2, 2, x, want, 4);
-  c = (call){.op = "Scaler",
-             .attrs = {FLOATS("scale", one)},
-             .count = 1,
-             .outputs = 1};
+  c = (call)CALL("Scaler", 1, FLOATS("scale", one));
   expect(&c, 2, 2, x, doubled, 4);
 }
 
@@ -28,10 +22,7 @@ TEST_THAT(features_are_normalized) {
              {"L2", {0.6F, -0.8F, 0, 0}}};
   const float x[] = {3, -4, 0, 0};
   for (int i = 0; i < 3; i++) {
-    const call c = {.op = "Normalizer",
-                    .attrs = {STRING("norm", all[i].norm)},
-                    .count = 1,
-                    .outputs = 1};
+    const call c = CALL("Normalizer", 1, STRING("norm", all[i].norm));
     expect(&c, 2, 2, x, all[i].want, 4);
   }
 }
@@ -39,11 +30,8 @@ TEST_THAT(features_are_normalized) {
 TEST_THAT(what_is_missing_is_imputed) {
   const float x[] = {NAN, 2, 3, NAN, -1, 5}, by[] = {7, 8};
   const float want[] = {7, 2, 3, 8, -1, 5}, other[] = {NAN, 2, 3, NAN, 7, 5};
-  call c = {.op = "Imputer",
-            .attrs = {FLOATS("imputed_value_floats", by),
-                      FLOAT("replaced_value_float", NAN)},
-            .count = 2,
-            .outputs = 1};
+  call c = CALL("Imputer", 1, FLOATS("imputed_value_floats", by),
+                FLOAT("replaced_value_float", NAN));
   expect(&c, 3, 2, x, want, 6);
   c.attrs[1] = FLOAT("replaced_value_float", -1);
   expect(&c, 3, 2, x, other, 6);
@@ -51,10 +39,7 @@ TEST_THAT(what_is_missing_is_imputed) {
 
 TEST_THAT(features_become_bits) {
   const float x[] = {0.5F, 0.6F, -1, NAN}, want[] = {0, 1, 0, 0};
-  const call c = {.op = "Binarizer",
-                  .attrs = {FLOAT("threshold", 0.5F)},
-                  .count = 1,
-                  .outputs = 1};
+  const call c = CALL("Binarizer", 1, FLOAT("threshold", 0.5F));
   expect(&c, 2, 2, x, want, 4);
 }
 
@@ -62,12 +47,8 @@ TEST_THAT(labels_are_encoded) {
   const float x[] = {2, NAN, 7, 0, -0.0F}, keys[] = {2, 0, NAN, 2};
   const float floats_of[] = {10, 20, 30, 40}, want[] = {40, 30, -2, 20, 20};
   const int64_t ints_of[] = {1, 2, 3, 4}, whole[] = {4, 3, -9, 2, 2};
-  call c = {
-      .op = "LabelEncoder",
-      .attrs = {FLOATS("keys_floats", keys), FLOATS("values_floats", floats_of),
-                FLOAT("default_float", -2)},
-      .count = 3,
-      .outputs = 1};
+  call c = CALL("LabelEncoder", 1, FLOATS("keys_floats", keys),
+                FLOATS("values_floats", floats_of), FLOAT("default_float", -2));
   expect(&c, 1, 5, x, want, 5);
   c.attrs[1] = INTS("values_int64s", ints_of);
   c.attrs[2] = INT("default_int64", -9);
@@ -98,9 +79,8 @@ TEST_THAT(many_elements_are_found) {
     x[i] = i % 61 - 10;
   for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
     const keel_attr cast = INT("to", types[t]);
-    keel_tensor *wide[] = {
-        create_tensor(context, KD_I64, 1, (const int64_t[]){COUNT}, x),
-        create_tensor(context, KD_I64, 1, (const int64_t[]){KEYS}, keys)};
+    keel_tensor *wide[] = {create_tensor(context, KD_I64, DIMS(COUNT), x),
+                           create_tensor(context, KD_I64, DIMS(KEYS), keys)};
     keel_tensor *in[2] = {NULL, NULL}, *y = NULL;
     for (int i = 0; i < 2; i++)
       expect_ok(keel_call(context, "Cast", &cast, 1, &wide[i], 1, &in[i], 1));
@@ -122,10 +102,7 @@ TEST_THAT(categories_become_columns) {
   const int64_t cats[] = {5, -1}, dims[] = {2, 1}, x[] = {-1, 5},
                 odd[] = {5, 6};
   const float want[] = {0, 1, 1, 0}, none[] = {1, 0, 0, 0};
-  call c = {.op = "OneHotEncoder",
-            .attrs = {INTS("cats_int64s", cats), INT("zeros", 0)},
-            .count = 2,
-            .outputs = 1};
+  call c = CALL("OneHotEncoder", 1, INTS("cats_int64s", cats), INT("zeros", 0));
   keel_tensor *in = create_tensor(context, KD_I64, 2, dims, x), *y = NULL;
   expect_ok(run(&c, in, &y));
   assert_int_equal(keel_tensor_rank(y), 3);
@@ -141,10 +118,7 @@ TEST_THAT(categories_become_columns) {
 
 TEST_THAT(probabilities_stay_a_table) {
   const float x[] = {0.25F, 0.75F, 1, 0};
-  const call c = {.op = "ZipMap",
-                  .attrs = {INTS("classlabels_int64s", two_labels)},
-                  .count = 1,
-                  .outputs = 1};
+  const call c = CALL("ZipMap", 1, INTS("classlabels_int64s", two_labels));
   expect(&c, 2, 2, x, x, 4);
 }
 
@@ -167,29 +141,25 @@ TEST_THAT(features_are_taken_and_joined) {
                         pair, 2),
         in};
     const keel_attr attr = INTS("inputdimensions", sizes);
-    expect_ok(keel_builder_output(
-        builder, "y",
-        keel_builder_op(builder, "ai.onnx.ml::FeatureVectorizer", &attr, 1,
-                        both, 2)));
-    keel_plan *plan = finish_plan(builder, NULL);
+    keel_plan *plan =
+        plan_giving(builder,
+                    keel_builder_op(builder, "ai.onnx.ml::FeatureVectorizer",
+                                    &attr, 1, both, 2),
+                    NULL);
     keel_tensor *t = create_tensor(context, KD_F32, 2, dims, x), *y = NULL;
     expect_ok(keel_plan_run(plan, &t, 1, &y, 1));
     expect_near(y, want, 10);
     RELEASE(t, plan);
   }
   keel_builder *builder = create_builder(context, "main");
-  const int64_t any = -1;
-  const keel_value in = keel_builder_input(builder, "x", KD_F32, 1, &any);
-  const keel_value pair[] = {
-      op(builder, "Neg", op(builder, "Neg", in, KEEL_ABSENT), KEEL_ABSENT),
-      add_ints(builder, 2, places)};
-  expect_ok(keel_builder_output(
-      builder, "y",
-      keel_builder_op(builder, "ai.onnx.ml::ArrayFeatureExtractor", NULL, 0,
-                      pair, 2)));
-  keel_plan *plan = finish_plan(builder, NULL);
-  keel_tensor *t = floats(context, 3, x), *y = NULL;
-  expect_ok(keel_plan_run(plan, &t, 1, &y, 1));
+  const keel_value in = keel_builder_input(builder, "x", KD_F32, DIMS(-1));
+  keel_plan *plan = plan_giving(
+      builder,
+      op(builder, "ai.onnx.ml::ArrayFeatureExtractor",
+         op(builder, "Neg", op(builder, "Neg", in, KEEL_ABSENT), KEEL_ABSENT),
+         add_ints(builder, 2, places)),
+      NULL);
+  keel_tensor *t = floats(context, 3, x), *y = output_of(plan, &t, 1);
   assert_int_equal(keel_tensor_rank(y), 2);
   expect_near(y, line, 2);
   RELEASE(t, plan);
@@ -199,64 +169,39 @@ TEST_THAT(bad_features_are_refused) {
   static const char *const strings[] = {"a", "b"};
   const float x[] = {1, 2, 3, 4}, three[] = {1, 2, 3}, two[] = {1, 2};
   const int64_t ints[] = {1, 2};
-  const struct {
-    call c;
-    const char *words;
-  } all[] = {
-      {{"Scaler", {FLOATS("scale", three)}, 1, 1, false},
-       "X has 2 features, and its attributes are of 3"},
-      {{"Scaler", {FLOATS("scale", three), FLOATS("offset", two)}, 2, 1, false},
-       "offset has 2 numbers, and scale 3"},
-      {{"Scaler", {floats_attr("scale", 0, two)}, 1, 1, false},
-       "scale is an empty list"},
-      {{"Normalizer", {STRING("norm", "L3")}, 1, 1, false},
-       "not one of MAX|L1|L2"},
-      {{"Imputer", {INTS("imputed_value_int64s", ints)}, 1, 1, false},
-       "one of imputed_value_floats and imputed_value_int64s"},
-      {{"Imputer", {FLOATS("imputed_value_floats", three)}, 1, 1, false},
-       "X has 2 features"},
-      {{"OneHotEncoder",
-        {strings_attr("cats_strings", 2, strings)},
-        1,
-        1,
-        false},
-       "X is of numbers, and it has no cats_int64s"},
-      {{"OneHotEncoder", {INT("zeros", 1)}, 1, 1, false}, "no cats_int64s"},
-      {{"LabelEncoder",
-        {FLOATS("keys_floats", two), FLOATS("values_floats", three)},
-        2,
-        1,
-        false},
-       "it has 2 keys, and 3 values"},
-      {{"LabelEncoder", {FLOATS("keys_floats", two)}, 1, 1, false},
-       "one of values_strings, values_floats, values_int64s and values_tensor,"
-       " not 0"},
-      {{"LabelEncoder",
-        {FLOATS("keys_floats", two), INTS("keys_int64s", ints),
-         FLOATS("values_floats", two)},
-        3,
-        1,
-        false},
-       "keys_tensor, not 2"},
-      {{"LabelEncoder",
-        {FLOATS("keys_floats", three),
-         strings_attr("values_strings", 2, strings)},
-        2,
-        1,
-        false},
-       "it has 3 keys, and 2 values"},
-      {{"LabelEncoder",
-        {strings_attr("classes_strings", 2, strings)},
-        1,
-        1,
-        false},
-       "X must be strings or i64"},
-      {{"ZipMap", {INTS("classlabels_int64s", three_labels)}, 1, 1, false},
-       "for "},
-  };
   keel_tensor *in = rows(2, 2, x);
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-    refuse(&all[i].c, in, all[i].words);
+#define REFUSED(WORDS, OP, ...)              \
+  do {                                       \
+    const call c = CALL(OP, 1, __VA_ARGS__); \
+    refuse(&c, in, WORDS);                   \
+  } while (0)
+  REFUSED("X has 2 features, and its attributes are of 3", "Scaler",
+          FLOATS("scale", three));
+  REFUSED("offset has 2 numbers, and scale 3", "Scaler", FLOATS("scale", three),
+          FLOATS("offset", two));
+  REFUSED("scale is an empty list", "Scaler", floats_attr("scale", 0, two));
+  REFUSED("not one of MAX|L1|L2", "Normalizer", STRING("norm", "L3"));
+  REFUSED("one of imputed_value_floats and imputed_value_int64s", "Imputer",
+          INTS("imputed_value_int64s", ints));
+  REFUSED("X has 2 features", "Imputer", FLOATS("imputed_value_floats", three));
+  REFUSED("X is of numbers, and it has no cats_int64s", "OneHotEncoder",
+          strings_attr("cats_strings", 2, strings));
+  REFUSED("no cats_int64s", "OneHotEncoder", INT("zeros", 1));
+  REFUSED("it has 2 keys, and 3 values", "LabelEncoder",
+          FLOATS("keys_floats", two), FLOATS("values_floats", three));
+  REFUSED(
+      "one of values_strings, values_floats, values_int64s and values_tensor,"
+      " not 0",
+      "LabelEncoder", FLOATS("keys_floats", two));
+  REFUSED("keys_tensor, not 2", "LabelEncoder", FLOATS("keys_floats", two),
+          INTS("keys_int64s", ints), FLOATS("values_floats", two));
+  REFUSED("it has 3 keys, and 2 values", "LabelEncoder",
+          FLOATS("keys_floats", three),
+          strings_attr("values_strings", 2, strings));
+  REFUSED("X must be strings or i64", "LabelEncoder",
+          strings_attr("classes_strings", 2, strings));
+  REFUSED("for ", "ZipMap", INTS("classlabels_int64s", three_labels));
+#undef REFUSED
   keel_tensor_release(in);
 }
 
@@ -267,11 +212,8 @@ static const float linear_rows[] = {1, 2, -3, 0.5F};
 TEST_THAT(linear_models_predict) {
   const float weights[] = {2, 1, 0, -1}, bias[] = {0.5F, 1};
   const float want[] = {4.5F, -1, -5, 0.5F};
-  const call c = {.op = "LinearRegressor",
-                  .attrs = {FLOATS("coefficients", weights),
-                            FLOATS("intercepts", bias), INT("targets", 2)},
-                  .count = 3,
-                  .outputs = 1};
+  const call c = CALL("LinearRegressor", 1, FLOATS("coefficients", weights),
+                      FLOATS("intercepts", bias), INT("targets", 2));
   expect(&c, 2, 2, linear_rows, want, 4);
 }
 
@@ -279,13 +221,10 @@ TEST_THAT(linear_models_classify) {
   const float weights[] = {2, 1, 0, -1, 1, 1}, bias[] = {0.5F, 1, 0};
   const float scores[] = {4.5F, -1, 3, -5, 0.5F, -2.5F};
   const int64_t labels[] = {4, 2};
-  call c = {
-      .op = "LinearClassifier",
-      .attrs = {FLOATS("coefficients", weights), FLOATS("intercepts", bias),
-                INTS("classlabels_ints", three_labels),
-                STRING("post_transform", "NONE")},
-      .count = 4,
-      .outputs = 2};
+  call c =
+      CALL("LinearClassifier", 2, FLOATS("coefficients", weights),
+           FLOATS("intercepts", bias), INTS("classlabels_ints", three_labels),
+           STRING("post_transform", "NONE"));
   expect_classes(&c, 2, 2, linear_rows, labels, scores, 3);
   float turned[6];
   for (int i = 0; i < 6; i++)
@@ -306,11 +245,8 @@ TEST_THAT(linear_models_classify) {
 /* ONNX's probit is an approximation of the normal distribution's quantiles. */
 TEST_THAT(scores_become_quantiles) {
   const float weight[] = {1}, x[] = {0.5F, 0.975F, 0.1F, 0, 1};
-  const call c = {.op = "LinearRegressor",
-                  .attrs = {FLOATS("coefficients", weight),
-                            STRING("post_transform", "PROBIT")},
-                  .count = 2,
-                  .outputs = 1};
+  const call c = CALL("LinearRegressor", 1, FLOATS("coefficients", weight),
+                      STRING("post_transform", "PROBIT"));
   keel_tensor *in = rows(5, 1, x), *y = NULL;
   float got[5];
   expect_ok(run(&c, in, &y));
@@ -350,22 +286,16 @@ TEST_THAT(vector_machines_predict) {
       }
       want[r] = (float)sum;
     }
-    const call c = {
-        .op = "SVMRegressor",
-        .attrs = {FLOATS("support_vectors", vectors),
-                  FLOATS("coefficients", weights), FLOATS("rho", rho),
-                  INT("n_supports", 2), FLOATS("kernel_params", params),
-                  STRING("kernel_type", types[t])},
-        .count = 6,
-        .outputs = 1};
+    const call c = CALL("SVMRegressor", 1, FLOATS("support_vectors", vectors),
+                        FLOATS("coefficients", weights), FLOATS("rho", rho),
+                        INT("n_supports", 2), FLOATS("kernel_params", params),
+                        STRING("kernel_type", types[t]));
     expect(&c, 2, 2, x, want, 2);
   }
   /* without vectors it is linear; what is of one class is 1, all else -1 */
   const float want[] = {1.5F, -4}, one[] = {1, -1};
-  call c = {.op = "SVMRegressor",
-            .attrs = {FLOATS("coefficients", weights), FLOATS("rho", rho)},
-            .count = 2,
-            .outputs = 1};
+  call c = CALL("SVMRegressor", 1, FLOATS("coefficients", weights),
+                FLOATS("rho", rho));
   expect(&c, 2, 2, x, want, 2);
   c.attrs[c.count++] = INT("one_class", 1);
   expect(&c, 2, 2, x, one, 2);
@@ -377,11 +307,9 @@ TEST_THAT(machines_without_vectors_are_linear) {
   const float x[] = {1, 2, -3, 1},
               scores[] = {1.5F, 2.5F, -2.5F, -2.5F, 1.5F, 2.5F};
   const int64_t labels[] = {2, 9};
-  const call c = {.op = "SVMClassifier",
-                  .attrs = {FLOATS("coefficients", weights), FLOATS("rho", rho),
-                            INTS("classlabels_ints", three_labels)},
-                  .count = 3,
-                  .outputs = 2};
+  const call c =
+      CALL("SVMClassifier", 2, FLOATS("coefficients", weights),
+           FLOATS("rho", rho), INTS("classlabels_ints", three_labels));
   expect_classes(&c, 2, 2, x, labels, scores, 3);
 }
 
@@ -454,13 +382,10 @@ TEST_THAT(one_pair_gives_two_scores) {
   const float x[] = {2, 0, 0, 2}, two[] = {1, 0, 0, 1};
   const float scores[] = {-2.25F, 2.25F, 1.75F, -1.75F};
   const int64_t labels[] = {-5, 8};
-  const call c = {
-      .op = "SVMClassifier",
-      .attrs = {FLOATS("support_vectors", two), FLOATS("coefficients", weights),
-                FLOATS("rho", rho), INTS("vectors_per_class", sizes),
-                INTS("classlabels_ints", two_labels)},
-      .count = 5,
-      .outputs = 2};
+  const call c = CALL("SVMClassifier", 2, FLOATS("support_vectors", two),
+                      FLOATS("coefficients", weights), FLOATS("rho", rho),
+                      INTS("vectors_per_class", sizes),
+                      INTS("classlabels_ints", two_labels));
   expect_classes(&c, 2, 2, x, labels, scores, 2);
 }
 
@@ -468,28 +393,21 @@ TEST_THAT(bad_models_are_refused) {
   const float three[] = {1, 2, 3}, two[] = {1, 2};
   const int64_t negative[] = {1, -1, 1}, many[] = {1, 1, INT64_MAX};
   keel_tensor *x = rows(2, 2, machine_rows);
-  call c = {.op = "LinearRegressor",
-            .attrs = {FLOATS("coefficients", three), INT("targets", 2)},
-            .count = 2,
-            .outputs = 1};
+  call c = CALL("LinearRegressor", 1, FLOATS("coefficients", three),
+                INT("targets", 2));
   refuse(&c, x, "3 coefficients are not as many for each of 2 scores");
   c.attrs[1] = INT("targets", 1);
   refuse(&c, x, "X has 2 features, and its attributes are of 3");
   c.attrs[1] = FLOATS("intercepts", two);
   c.attrs[0] = FLOATS("coefficients", two);
   refuse(&c, x, "2 intercepts for 1 scores");
-  c = (call){.op = "LinearClassifier",
-             .attrs = {FLOATS("coefficients", two), FLOATS("intercepts", two),
-                       INTS("classlabels_ints", three_labels)},
-             .count = 3,
-             .outputs = 2};
+  c = (call)CALL("LinearClassifier", 2, FLOATS("coefficients", two),
+                 FLOATS("intercepts", two),
+                 INTS("classlabels_ints", three_labels));
   refuse(&c, x, "3 labels for the scores of 2 classes");
-  c = (call){.op = "SVMRegressor",
-             .attrs = {FLOATS("support_vectors", three), INT("n_supports", 2),
-                       FLOATS("coefficients", two), FLOATS("rho", two),
-                       FLOATS("kernel_params", two)},
-             .count = 5,
-             .outputs = 1};
+  c = (call)CALL("SVMRegressor", 1, FLOATS("support_vectors", three),
+                 INT("n_supports", 2), FLOATS("coefficients", two),
+                 FLOATS("rho", two), FLOATS("kernel_params", two));
   refuse(&c, x, "3 support_vectors are not as many for each of 2");
   c.attrs[0] = FLOATS("support_vectors", vectors);
   refuse(&c, x, "kernel_params are gamma, coef0 and degree, not 2");

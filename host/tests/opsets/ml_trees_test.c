@@ -30,23 +30,16 @@ static const ensemble plain = {
     .weights = {10, 20, 30, 0.5F, -4}};
 
 static call regressor(const ensemble *e, const char *aggregate) {
-  return (call){
-      .op = "TreeEnsembleRegressor",
-      .attrs = {INTS("nodes_treeids", e->trees),
-                INTS("nodes_nodeids", e->nodes),
-                INTS("nodes_featureids", e->features),
-                INTS("nodes_truenodeids", e->yes),
-                INTS("nodes_falsenodeids", e->no),
-                INTS("nodes_missing_value_tracks_true", e->missing),
-                strings_attr("nodes_modes", NODES, e->modes),
-                FLOATS("nodes_values", e->values),
-                INTS("target_treeids", e->vote_trees),
-                INTS("target_nodeids", e->vote_nodes),
-                INTS("target_ids", e->targets),
-                FLOATS("target_weights", e->weights), INT("n_targets", 2),
-                STRING("aggregate_function", aggregate)},
-      .count = 14,
-      .outputs = 1};
+  return (call)CALL(
+      "TreeEnsembleRegressor", 1, INTS("nodes_treeids", e->trees),
+      INTS("nodes_nodeids", e->nodes), INTS("nodes_featureids", e->features),
+      INTS("nodes_truenodeids", e->yes), INTS("nodes_falsenodeids", e->no),
+      INTS("nodes_missing_value_tracks_true", e->missing),
+      strings_attr("nodes_modes", NODES, e->modes),
+      FLOATS("nodes_values", e->values), INTS("target_treeids", e->vote_trees),
+      INTS("target_nodeids", e->vote_nodes), INTS("target_ids", e->targets),
+      FLOATS("target_weights", e->weights), INT("n_targets", 2),
+      STRING("aggregate_function", aggregate));
 }
 
 static const float tree_rows[] = {1, 9, 1.0000001F, 0.6F, 2, 0.5F};
@@ -380,23 +373,19 @@ enum { MODES = 7, SPLITS, MEMBERS, WEIGHTS };
 
 static void take_lists(const placed *p, call *c) {
   const int64_t two = 2, three = 3;
-  *c = (call){
-      .op = "TreeEnsemble",
-      .attrs =
-          {INTS("nodes_featureids", p->features),
-           INTS("nodes_truenodeids", p->yes), INTS("nodes_falsenodeids", p->no),
-           INTS("nodes_trueleafs", p->yes_leaf),
-           INTS("nodes_falseleafs", p->no_leaf), INTS("tree_roots", p->roots),
-           INTS("leaf_targetids", p->targets),
-           tensor_attr("nodes_modes",
-                       create_tensor(context, KD_U8, 1, &two, p->modes)),
-           tensor_attr("nodes_splits", floats(context, two, p->splits)),
-           tensor_attr("membership_values", floats(context, three, p->members)),
-           tensor_attr("leaf_weights", floats(context, three, p->weights)),
-           INT("n_targets", 2), INT("aggregate_function", 1),
-           INT("post_transform", 0)},
-      .count = 14,
-      .outputs = 1};
+  *c = (call)CALL(
+      "TreeEnsemble", 1, INTS("nodes_featureids", p->features),
+      INTS("nodes_truenodeids", p->yes), INTS("nodes_falsenodeids", p->no),
+      INTS("nodes_trueleafs", p->yes_leaf),
+      INTS("nodes_falseleafs", p->no_leaf), INTS("tree_roots", p->roots),
+      INTS("leaf_targetids", p->targets),
+      tensor_attr("nodes_modes",
+                  create_tensor(context, KD_U8, 1, &two, p->modes)),
+      tensor_attr("nodes_splits", floats(context, two, p->splits)),
+      tensor_attr("membership_values", floats(context, three, p->members)),
+      tensor_attr("leaf_weights", floats(context, three, p->weights)),
+      INT("n_targets", 2), INT("aggregate_function", 1),
+      INT("post_transform", 0));
 }
 
 static void drop_lists(const call *c) {
@@ -458,83 +447,63 @@ TEST_THAT(bad_places_are_refused) {
   keel_tensor_release(x);
 }
 
+/* ---- trees of Keel's own op ------------------------------------------------------------- */
+
+/* A root and two leaves. */
+typedef struct nodes {
+  int64_t features[3], modes[3], yes[3], no[3], roots[1], targets[2];
+} nodes;
+
+static const nodes sound = {
+    .features = {0, -1, -1}, .yes = {1, 0, 1}, .no = {2, 1, 2}};
+
+static keel_status call_trees(const nodes *n, keel_tensor **out) {
+  const float x[] = {0}, splits[] = {0, 0, 0};
+  const double weights[] = {8, 9};
+  keel_tensor *split_list = floats(context, 3, splits), *in = rows(1, 1, x);
+  keel_tensor *weight_list = create_tensor(context, KD_F64, DIMS(2), weights);
+  const keel_attr attrs[] = {INTS("features", n->features),
+                             INTS("modes", n->modes),
+                             INTS("yes", n->yes),
+                             INTS("no", n->no),
+                             INTS("roots", n->roots),
+                             INTS("vote_targets", n->targets),
+                             tensor_attr("splits", split_list),
+                             tensor_attr("vote_weights", weight_list),
+                             KEEL_INT("targets", 1)};
+  keel_status status =
+      keel_call(context, "keel::Trees", attrs, 9, &in, 1, out, 1);
+  if (status == KD_OK) status = keel_tensor_wait(*out);
+  RELEASE(split_list, weight_list, in);
+  return status;
+}
+
 /* What programs are written with has rules of its own: a kernel trusts no model. */
 TEST_THAT(the_kernel_checks_its_lists) {
-  static const struct {
-    int64_t features[3], modes[3], yes[3], no[3], root, target;
-    const char *words;
-  } all[] = {
-      {{0, -1, -1}, {0, 0, 0}, {1, 0, 1}, {2, 1, 2}, 0, 0, NULL},
-      {{0, -1, -1}, {0, 0, 0}, {0, 0, 1}, {2, 1, 2}, 0, 0, "nodes behind it"},
-      {{0, -1, -1}, {0, 0, 0}, {1, 0, 1}, {3, 1, 2}, 0, 0, "nodes behind it"},
-      {{0, -1, -1},
-       {0, 0, 0},
-       {1, 0, 1},
-       {2, 3, 2},
-       0,
-       0,
-       "votes that are not"},
-      {{0, -1, -1},
-       {0, 0, 0},
-       {1, 2, 1},
-       {2, 1, 2},
-       0,
-       0,
-       "votes that are not"},
-      {{0, -1, -1}, {6, 0, 0}, {1, 0, 1}, {2, 1, 2}, 0, 0, "a mode that"},
-      {{0, -1, -1}, {-1, 0, 0}, {1, 0, 1}, {2, 1, 2}, 0, 0, "a mode that"},
-      {{1LL << 40, -1, -1},
-       {0, 0, 0},
-       {1, 0, 1},
-       {2, 1, 2},
-       0,
-       0,
-       "above 2^28"},
-      {{5, -1, -1},
-       {0, 0, 0},
-       {1, 0, 1},
-       {2, 1, 2},
-       0,
-       0,
-       "the trees ask for 6"},
-      {{0, -1, -1},
-       {0, 0, 0},
-       {1, 0, 1},
-       {2, 1, 2},
-       3,
-       0,
-       "root 0 of Trees is"},
-      {{0, -1, -1}, {0, 0, 0}, {1, 0, 1}, {2, 1, 2}, 0, 1, "is for target 1"},
-  };
-  const float x[] = {0}, splits[] = {0, 0, 0}, want[] = {8};
-  const double weights[] = {8, 9};
-  const int64_t two = 2;
-  keel_tensor *split_list = floats(context, 3, splits);
-  keel_tensor *weight_list = create_tensor(context, KD_F64, 1, &two, weights);
-  keel_tensor *in = rows(1, 1, x), *y = NULL;
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-    const int64_t targets[] = {all[i].target, 0};
-    const keel_attr attrs[] = {INTS("features", all[i].features),
-                               INTS("modes", all[i].modes),
-                               INTS("yes", all[i].yes),
-                               INTS("no", all[i].no),
-                               KEEL_INTS("roots", 1, &all[i].root),
-                               INTS("vote_targets", targets),
-                               tensor_attr("splits", split_list),
-                               tensor_attr("vote_weights", weight_list),
-                               KEEL_INT("targets", 1)};
-    keel_status status =
-        keel_call(context, "keel::Trees", attrs, 9, &in, 1, &y, 1);
-    if (status == KD_OK) status = keel_tensor_wait(y);
-    assert_int_equal(status == KD_OK, !all[i].words);
-    if (all[i].words)
-      expect_message(all[i].words);
-    else
-      expect_near(keel_tensor_retain(y), want, 1);
-    keel_tensor_release(y);
-    y = NULL;
-  }
-  RELEASE(split_list, weight_list, in);
+  const float want[] = {8};
+  keel_tensor *y = NULL;
+  expect_ok(call_trees(&sound, &y));
+  expect_near(y, want, 1);
+#define REFUSED(WORDS, ...)                          \
+  do {                                               \
+    nodes n = sound;                                 \
+    __VA_ARGS__;                                     \
+    y = NULL;                                        \
+    assert_int_not_equal(call_trees(&n, &y), KD_OK); \
+    expect_message(WORDS);                           \
+    keel_tensor_release(y);                          \
+  } while (0)
+  REFUSED("nodes behind it", n.yes[0] = 0);
+  REFUSED("nodes behind it", n.no[0] = 3);
+  REFUSED("votes that are not", n.no[1] = 3);
+  REFUSED("votes that are not", n.yes[1] = 2);
+  REFUSED("a mode that", n.modes[0] = 6);
+  REFUSED("a mode that", n.modes[0] = -1);
+  REFUSED("above 2^28", n.features[0] = 1LL << 40);
+  REFUSED("the trees ask for 6", n.features[0] = 5);
+  REFUSED("root 0 of Trees is", n.roots[0] = 3);
+  REFUSED("is for target 1", n.targets[0] = 1);
+#undef REFUSED
 }
 
 RUN_TESTS(open_cpu, close_context)

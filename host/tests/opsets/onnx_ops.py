@@ -1,28 +1,21 @@
 #!/usr/bin/env python3
 """Ops of ai.onnx of which ONNX has few cases, beside ONNX's reference or ONNX Runtime.
 
-usage: onnx_ops.py [--seed N] [--keep DIR] [KEEL [OPTION...]]
-  KEEL        build/release/bin/keel unless given
-  OPTION      of `keel onnx-test`: --device opencl:0, --eager ...
-  --seed N    other numbers (1 unless given)
-  --keep DIR  where the cases are written, and stay; a folder that goes away unless given
+usage: onnx_ops.py [--seed N] [--keep DIR] [KEEL [OPTION...]], which --help explains
 
 Makes small models with random attributes, shapes and numbers, runs them by the reference or the
-runtime (a venv with onnx, onnxruntime and numpy), and lets `keel onnx-test` compare. Exit status 1
-where a case fails, 2 where it could not begin.
+runtime (a venv with onnx, onnxruntime and numpy), and lets `keel onnx-test` compare.
 """
-import os
 import sys
 
 try:
     import numpy as np
-    import onnx
-    import onnxruntime as ort
-    from onnx import TensorProto, helper, numpy_helper
+    import onnxruntime as _  # looked for before the work begins
+    from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
 except ImportError as error:
     sys.exit(f"onnx_ops.py: {error}; pip install onnx onnxruntime numpy")
-from case_script import run_cases
+from case_script import CaseFolder, by_runtime, run_cases
 
 f32 = np.float32
 
@@ -31,30 +24,7 @@ def by_reference(model, feeds):
     return ReferenceEvaluator(model).run(None, feeds)
 
 
-def by_runtime(model, feeds):
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    return ort.InferenceSession(model.SerializeToString(), options,
-                                providers=["CPUExecutionProvider"]).run(None, feeds)
-
-
-class Cases:
-    def __init__(self, folder):
-        self.folder, self.count = folder, 0
-
-    def save(self, name, model, feeds, results):
-        case = os.path.join(self.folder, f"{self.count:03d}_{name}")
-        data = os.path.join(case, "test_data_set_0")
-        os.makedirs(data, exist_ok=True)
-        onnx.save(model, os.path.join(case, "model.onnx"))
-        outputs = [o.name for o in model.graph.output]
-        for kind, arrays in (("input", feeds.items()), ("output", zip(outputs, results))):
-            for i, (key, array) in enumerate(arrays):
-                with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as file:
-                    file.write(numpy_helper.from_array(np.asarray(array), key)
-                               .SerializeToString())
-        self.count += 1
-
+class Cases(CaseFolder):
     def add(self, name, op, opset, inputs, outputs, peer=by_reference, dynamic=False,
             result=None, **attributes):
         """inputs: name to array; None: absent. dynamic: the model does not say the dimensions.
@@ -74,7 +44,7 @@ class Cases:
             [helper.make_tensor_value_info(o, dtype, None) for o in outputs])
         model = helper.make_model(graph, ir_version=10,
                                   opset_imports=[helper.make_opsetid("", opset)])
-        self.save(name, model, given, peer(model, given))
+        self.save(name, model, given, dict(zip(outputs, peer(model, given))))
 
 
 def deformed(cases, random, maps=4, channels=4, image=(7, 6), kernel=(3, 2), batch=2, group=1,
@@ -183,7 +153,8 @@ def scans_of_batches(cases, random):
         model = helper.make_model(graph, ir_version=3,
                                   opset_imports=[helper.make_opsetid("", 8)])
         name = f"scan8{'_turned' if directions else ''}{'_lengths' if lengths else ''}"
-        cases.save(name, model, feeds, by_runtime(model, feeds))
+        cases.save(name, model, feeds,
+                   dict(zip(("last", "sums", "products"), by_runtime(model, feeds))))
 
 
 def flexible(cases, random, name, batch=2, heads=4, groups=4, rows=3, keys=5, size=8, wide=6,
@@ -228,7 +199,7 @@ def flexible(cases, random, name, batch=2, heads=4, groups=4, rows=3, keys=5, si
     model = helper.make_model(graph, ir_version=10,
                               opset_imports=[helper.make_opsetid("", 26),
                                              helper.make_opsetid("ai.onnx.preview", 1)])
-    cases.save(f"flex_{name}", model, feeds, [(chances @ v).astype(dtype)])
+    cases.save(f"flex_{name}", model, feeds, {"Y": (chances @ v).astype(dtype)})
 
 
 def flex_attentions(cases, random):

@@ -324,9 +324,8 @@ TEST_THAT(pixels_count_before_they_are_decoded) {
                                 .flags = KEEL_ONLY_NAMED,
                                 .workers = KEEL_NO_WORKERS,
                                 .memory_limit = 1500};
-  keel_context *small = NULL;
   keel_stats stats;
-  expect_ok(keel_open(&params, &small));
+  keel_context *small = open_params(&params);
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     file from = open_file(files[i].name);
     keel_picture picture = {0};
@@ -356,7 +355,6 @@ TEST_THAT(tiles_count_wherever_they_are) {
                                 .memory_limit = 1000000};
   const file from = open_file("rgb.jp2");
   uint8_t data[2000], *box = data, *tile;
-  keel_context *small = NULL;
   keel_picture picture = {0};
   assert_true(from.size + 50 < sizeof data);
   const uint8_t *begin = memmem(from.data, from.size, siz, sizeof siz);
@@ -371,7 +369,7 @@ TEST_THAT(tiles_count_wherever_they_are) {
   memcpy(box + 50, begin - 8, from.size - before);
   tile = box + 50 + 8 + 24;
   tile[3] = tile[7] = 1; /* its width and height */
-  expect_ok(keel_open(&params, &small));
+  keel_context *small = open_params(&params);
   keel_status status = keel_picture_read(small, data, from.size + 50, &picture);
   if (status != KD_UNIMPLEMENTED) { /* there is a library */
     assert_int_equal(status, KD_OUT_OF_MEMORY);

@@ -207,9 +207,8 @@ LISTED_TEST(a_mean_behind_a_convolution_is_rounded_once) {
   const keel_value in[] = {keel_builder_input(b, "x", KD_F32, 4, dims),
                            add_constant(b, KD_F32, 4, w_dims, ones)};
   keel_value conv = keel_builder_op(b, "Conv", &group, 1, in, 2);
-  keel_builder_output(b, "y",
-                      keel_builder_op(b, "AveragePool", window, 2, &conv, 1));
-  keel_plan *plan = finish_plan(b, NULL);
+  keel_plan *plan = plan_giving(
+      b, keel_builder_op(b, "AveragePool", window, 2, &conv, 1), NULL);
   keel_tensor *image_of_x = create_tensor(context, KD_F32, 4, dims, x);
   expect_ok(keel_plan_run(plan, &image_of_x, 1, &y, 1));
   expect_ok(keel_tensor_read(y, got, sizeof got));
@@ -260,10 +259,9 @@ LISTED_TEST(a_mean_of_infinities_is_one) {
              {{1, -INFINITY, 2, 3}, -INFINITY},
              {{0, 0, 0, 0}, 0},
              {{1, 2, 3, 4}, 2.5F}};
-  const int64_t dims[] = {1, 1, 4};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     call c = {.op = "GlobalAveragePool",
-              .in = {create_tensor(context, KD_F32, 3, dims, all[i].x)},
+              .in = {create_tensor(context, KD_F32, DIMS(1, 1, 4), all[i].x)},
               .in_count = 1,
               .out_count = 1};
     known want = {KD_F32, 3, {1, 1, 1}, &all[i].want};

@@ -49,13 +49,12 @@ static keel_value weights(keel_builder *b, uint32_t rank, const int64_t *dims,
 
 static keel_value conv(keel_builder *b, keel_value x) {
   const int64_t dims[] = {FILTERS, CHANNELS, 3, 3}, pads[] = {1, 1, 1, 1};
-  const int64_t filters = FILTERS;
   float bias[FILTERS];
   for (int i = 0; i < FILTERS; i++)
     bias[i] = 0.3f * (float)(i - 4);
   const keel_attr attr = KEEL_INTS("pads", 4, pads);
   keel_value three[] = {by_bytes(b, x, 0.04f, 100), weights(b, 4, dims, 0),
-                        add_constant(b, KD_F32, 1, &filters, bias)};
+                        add_constant(b, KD_F32, DIMS(FILTERS), bias)};
   return keel_builder_op(b, "Conv", &attr, 1, three, 3);
 }
 
@@ -114,12 +113,11 @@ static keel_plan *plan_without(keel_program *program, const char *skip) {
 static int64_t run_plan(keel_plan *plan, float *out, size_t room) {
   static float data[CHANNELS * SIDE * SIDE];
   const int64_t dims[] = {1, CHANNELS, SIDE, SIDE};
-  keel_tensor *y = NULL;
   int64_t count = 1;
   for (int i = 0; i < CHANNELS * SIDE * SIDE; i++)
     data[i] = (float)(i * 7919 % 401 - 200) / 50;
   keel_tensor *x = create_tensor(context, KD_F32, 4, dims, data);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   for (uint32_t i = 0; i < keel_tensor_rank(y); i++)
     count *= keel_tensor_dims(y)[i];
   assert_true((size_t)count <= room);
@@ -136,8 +134,7 @@ static void expect(writer *write, const char *fused, uint32_t count,
   const int64_t dims[] = {open ? -1 : 1, CHANNELS, SIDE, SIDE};
   keel_builder *builder = create_builder(context, "model");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 4, dims);
-  keel_builder_output(builder, "y", write(builder, x));
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, write(builder, x));
   keel_plan *plain = plan_without(program, "quantise");
   keel_plan *plan = plan_without(program, NULL);
   int64_t elements = run_plan(plain, want, 16384);
@@ -153,7 +150,7 @@ static void expect(writer *write, const char *fused, uint32_t count,
   RELEASE(plain, plan, program);
 }
 
-LISTED_TEST(products_between_scales_are_of_bytes) {
+TEST_THAT(products_between_scales_are_of_bytes) {
   const float step = 1.001f * STEP;
   for (int open = 0; open < 2; open++) {
     expect(write_conv, "QLinearConv", 1, "Conv", 0, step, open);
@@ -163,14 +160,13 @@ LISTED_TEST(products_between_scales_are_of_bytes) {
 }
 
 /* Not even while the plan is made. */
-LISTED_TEST(weights_are_never_floats) {
+TEST_THAT(weights_are_never_floats) {
   const int64_t dims[] = {1024, 64}, one[] = {1, 1024};
   keel_stats before, after;
   keel_builder *b = create_builder(context, "model");
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, one);
   x = op(b, "MatMul", by_bytes(b, x, 0.04f, 100), weights(b, 2, dims, 1));
-  keel_builder_output(b, "y", by_bytes(b, x, STEP, 90));
-  keel_program *program = finish_program(b);
+  keel_program *program = program_giving(b, by_bytes(b, x, STEP, 90));
   keel_get_stats(context, &before);
   keel_plan *plan = create_plan(program, NULL);
   keel_get_stats(context, &after);
@@ -178,13 +174,13 @@ LISTED_TEST(weights_are_never_floats) {
   RELEASE(plan, program);
 }
 
-LISTED_TEST(what_is_not_the_same_stays) {
+TEST_THAT(what_is_not_the_same_stays) {
   expect(write_needed_relu, "QLinearConv", 0, "QuantizeLinear", 2, 0, false);
   expect(write_twice, "QLinearConv", 0, "QuantizeLinear", 2, 0, false);
   expect(write_rescaled, "DequantizeLinear", 2, "QuantizeLinear", 2, 0, false);
 }
 
-LISTED_TEST(bytes_are_moved_as_they_are) {
+TEST_THAT(bytes_are_moved_as_they_are) {
   expect(write_moves, "DequantizeLinear", 2, "QuantizeLinear", 2, 0, false);
 }
 
@@ -208,8 +204,7 @@ static uint32_t run_chain(const char *skip, float *out, int64_t *out_count) {
   const int64_t dims[] = {1, CHANNELS, SIDE, SIDE};
   keel_builder *builder = create_builder(context, "chain");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 4, dims);
-  keel_builder_output(builder, "y", write_chain(builder, x));
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, write_chain(builder, x));
   keel_plan *plan = plan_without(program, skip);
   *out_count = run_plan(plan, out, 16384);
   uint32_t regions = runs_of(plan, "Region");
@@ -217,7 +212,7 @@ static uint32_t run_chain(const char *skip, float *out, int64_t *out_count) {
   return regions;
 }
 
-LISTED_TEST(a_chain_of_bytes_is_one_step) {
+TEST_BETWEEN(a_chain_of_bytes_is_one_step, open_regions, close_context) {
   static float want[16384], got[16384];
   int64_t count = 0, same = 0;
   assert_int_equal(run_chain("regions", want, &count), 0);
@@ -227,13 +222,6 @@ LISTED_TEST(a_chain_of_bytes_is_one_step) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(products_between_scales_are_of_bytes),
-      cmocka_unit_test(weights_are_never_floats),
-      cmocka_unit_test(what_is_not_the_same_stays),
-      cmocka_unit_test(bytes_are_moved_as_they_are)};
-  const struct CMUnitTest regions[] = {
-      cmocka_unit_test(a_chain_of_bytes_is_one_step)};
-  return cmocka_run_group_tests(tests, open_cpu, close_context) +
-         cmocka_run_group_tests(regions, open_regions, close_context);
+  around_each(open_cpu, close_context);
+  return tests_run(NULL, NULL);
 }

@@ -28,8 +28,7 @@ enum { COUNT = 100000 };
 static keel_tensor *call(const char *op_name, const keel_attr *attrs,
                          uint32_t attr_count, keel_tensor *const *in,
                          uint32_t n) {
-  keel_tensor *out = NULL;
-  expect_ok(keel_call(context, op_name, attrs, attr_count, in, n, &out, 1));
+  keel_tensor *out = call_op(context, op_name, attrs, attr_count, in, n);
   return out;
 }
 
@@ -98,13 +97,11 @@ TEST_THAT(chances_are_kept) {
 /* keel::Normal(seed, counter, shape), on a device. */
 static keel_tensor *counted(const char *device_name, int64_t seed,
                             int64_t counter, const int64_t *shape) {
-  const int64_t two = 2;
-  keel_device *device = NULL;
   keel_tensor *in[3];
-  expect_ok(keel_device_find(context, device_name, &device));
+  keel_device *device = find_device(context, device_name);
   keel_tensor_create(context, KD_I64, 0, NULL, &seed, &in[0]);
   keel_tensor_create(context, KD_I64, 0, NULL, &counter, &in[1]);
-  keel_tensor_create(context, KD_I64, 1, &two, shape, &in[2]);
+  keel_tensor_create(context, KD_I64, DIMS(2), shape, &in[2]);
   expect_ok(keel_device_push(device));
   keel_tensor *out = call("keel::Normal", NULL, 0, in, 3);
   keel_device_pop();
@@ -147,8 +144,7 @@ TEST_THAT(numbers_without_a_seed_differ) {
 
 static keel_tensor *classes_of(const float *scores, int64_t rows,
                                const keel_attr *attrs, uint32_t attr_count) {
-  const int64_t dims[] = {rows, 3};
-  keel_tensor *in = create_tensor(context, KD_F32, 2, dims, scores);
+  keel_tensor *in = create_tensor(context, KD_F32, DIMS(rows, 3), scores);
   keel_tensor *out = call("Multinomial", attrs, attr_count, &in, 1);
   keel_tensor_release(in);
   return out;
@@ -175,9 +171,8 @@ TEST_THAT(classes_are_drawn_by_their_scores) {
   assert_int_equal(keel_tensor_dtype(y), KD_I32);
   assert_true(*(const int32_t *)keel_tensor_data(y) > 0);
   keel_tensor_release(y);
-  const int64_t dims[] = {1, 3};
   const float none[] = {-INFINITY, -INFINITY, -INFINITY};
-  expect_ok(keel_tensor_create(context, KD_F32, 2, dims, none, &y));
+  expect_ok(keel_tensor_create(context, KD_F32, DIMS(1, 3), none, &y));
   keel_tensor *out = NULL;
   expect_fails(keel_call(context, "Multinomial", NULL, 0, &y, 1, &out, 1),
                KD_INVALID_ARGUMENT, "no class of row 0 can be drawn");
@@ -188,14 +183,13 @@ TEST_THAT(classes_are_drawn_by_their_scores) {
 static keel_status drop_out(float ratio, int64_t seed, kd_dtype dtype,
                             keel_tensor *out[2]) {
   static float ones[COUNT];
-  const int64_t count = COUNT;
   const uint8_t training = 1;
   const keel_attr attr = KEEL_INT("seed", seed);
   const keel_attr to = KEEL_INT("to", dtype);
   for (int i = 0; i < COUNT; i++)
     ones[i] = 1;
   keel_tensor *wide = NULL, *in[3];
-  keel_tensor_create(context, KD_F32, 1, &count, ones, &wide);
+  keel_tensor_create(context, KD_F32, DIMS(COUNT), ones, &wide);
   in[0] = call("Cast", &to, 1, &wide, 1);
   keel_tensor_create(context, KD_F32, 0, NULL, &ratio, &in[1]);
   keel_tensor_create(context, KD_BOOL, 0, NULL, &training, &in[2]);
@@ -242,24 +236,18 @@ TEST_THAT(dropout_drops_its_share) {
 /* Constants are not folded, nor two nodes made one; each run has other numbers. */
 TEST_THAT(dropout_of_constants_is_not_folded) {
   static float ones[64], got[4][64];
-  const int64_t count = 64;
   const uint8_t training = 1;
-  keel_tensor *tensor = NULL, *y[2];
+  keel_tensor *y[2];
   for (int i = 0; i < 64; i++)
     ones[i] = 1;
   keel_builder *builder = create_builder(context, "dropout");
-  keel_value in[3] = {0, KEEL_ABSENT};
-  expect_ok(keel_tensor_create(context, KD_F32, 1, &count, ones, &tensor));
-  in[0] = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  expect_ok(keel_tensor_create(context, KD_BOOL, 0, NULL, &training, &tensor));
-  in[2] = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
+  const keel_value in[] = {add_constant(builder, KD_F32, DIMS(64), ones),
+                           KEEL_ABSENT,
+                           add_constant(builder, KD_BOOL, 0, NULL, &training)};
   for (int i = 0; i < 2; i++)
     keel_builder_output(builder, i ? "y" : "z",
                         keel_builder_op(builder, "Dropout", NULL, 0, in, 3));
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = create_plan(program, NULL);
+  keel_plan *plan = finish_plan(builder, NULL);
   for (int run = 0; run < 5; run++) {
     expect_ok(keel_plan_run(plan, NULL, 0, y, 2));
     for (int i = 0; i < 2; i++)
@@ -268,7 +256,7 @@ TEST_THAT(dropout_of_constants_is_not_folded) {
     for (int i = 1; run && i < 4; i++)
       assert_memory_not_equal(got[0], got[i], sizeof got[0]);
   }
-  RELEASE(plan, program);
+  keel_plan_release(plan);
 }
 
 TEST_THAT(drawing_ends_with_its_run) {

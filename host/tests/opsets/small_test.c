@@ -29,8 +29,7 @@ enum { TYPES = sizeof types / sizeof *types };
 
 static keel_tensor *call(const char *op, const keel_attr *attrs, uint32_t count,
                          keel_tensor *const *inputs, uint32_t input_count) {
-  keel_tensor *out = NULL;
-  expect_ok(keel_call(context, op, attrs, count, inputs, input_count, &out, 1));
+  keel_tensor *out = call_op(context, op, attrs, count, inputs, input_count);
   expect_ok(keel_tensor_wait(out));
   return out;
 }

@@ -1,15 +1,10 @@
 #!/usr/bin/env python3
 """Ops on strings, beside ONNX Runtime.
 
-usage: string_ops.py [--seed N] [--keep DIR] [KEEL [OPTION...]]
-  KEEL        build/release/bin/keel unless given
-  OPTION      of `keel onnx-test`: --device opencl:0, --eager ...
-  --seed N    other strings (1 unless given)
-  --keep DIR  where the cases are written, and stay; a folder that goes away unless given
+usage: string_ops.py [--seed N] [--keep DIR] [KEEL [OPTION...]], which --help explains
 
 Makes models of one op each with random attributes, shapes and strings, runs them by ONNX Runtime
-(a venv with onnx, onnxruntime and numpy), and lets `keel onnx-test` compare. Exit status 1 where
-a case fails, 2 where it could not begin.
+(a venv with onnx, onnxruntime and numpy), and lets `keel onnx-test` compare.
 """
 import sys
 

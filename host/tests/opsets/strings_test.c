@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "threads/cancel.h"
 
 #define WORKERS 2
@@ -44,10 +45,10 @@ static void expect_list(keel_tensor *tensor, int64_t count,
 static keel_tensor *call(const char *name, const keel_attr *attrs,
                          uint32_t attr_count, keel_tensor *a, keel_tensor *b,
                          keel_tensor *c) {
-  keel_tensor *inputs[] = {a, b, c}, *output = NULL;
+  keel_tensor *inputs[] = {a, b, c};
   uint32_t count = c ? 3 : b ? 2 : 1;
-  expect_ok(
-      keel_call(context, name, attrs, attr_count, inputs, count, &output, 1));
+  keel_tensor *output =
+      call_op(context, name, attrs, attr_count, inputs, count);
   release_all(inputs, count);
   return output;
 }
@@ -62,24 +63,29 @@ static void expect_refused(const char *name, const keel_attr *attrs,
   if (status == KD_OK) status = keel_tensor_wait(output);
   keel_tensor_release(output);
   assert_int_not_equal(status, KD_OK);
-  if (!strstr(keel_message(), says))
-    fail_msg("\"%s\" does not say \"%s\"", keel_message(), says);
+  expect_message(says);
   release_all(inputs, b ? 2 : 1);
 }
+
+/* A list of strings as an attribute. */
+#define STRINGS(NAME, COUNT, LIST)                             \
+  {                                                            \
+    .name = (NAME), .kind = KD_ATTR_STRINGS, .count = (COUNT), \
+    .strings = (LIST)                                          \
+  }
 
 static const char *const words[] = {"pear", "", "Apfel", "pear", "kiwi"};
 
 /* ---- values ------------------------------------------------------------------------ */
 
 TEST_THAT(strings_are_what_was_given) {
-  const int64_t dims[] = {2, 2};
   const char *const given[] = {"a\0b", "", "Größe", "\xff"};
   const uint64_t sizes[] = {3, 0, 7, 1};
   const char *got = NULL;
   uint64_t size = 0;
   keel_tensor *tensor = NULL;
   char text[40];
-  expect_ok(keel_strings_create(context, 2, dims, given, sizes, &tensor));
+  expect_ok(keel_strings_create(context, DIMS(2, 2), given, sizes, &tensor));
   assert_string_equal(keel_tensor_text(tensor, text, sizeof text), "str[2,2]");
   assert_null(keel_tensor_device(tensor));
   for (int64_t i = 0; i < 4; i++) {
@@ -99,7 +105,6 @@ TEST_THAT(strings_are_no_data) {
   const char *const missing[] = {"a", NULL};
   const char *got = NULL;
   keel_tensor *tensor = list(5, words), *other = NULL, *numbers = ints(1, &two);
-  keel_device *cpu = NULL;
   assert_int_equal(keel_tensor_size(tensor), 0);
   assert_null(keel_tensor_data(tensor));
   assert_int_equal(keel_tensor_read(tensor, &other, 0), KD_INVALID_ARGUMENT);
@@ -118,7 +123,7 @@ TEST_THAT(strings_are_no_data) {
       keel_strings_create(context, 1, &open, missing, NULL, &other),
       KD_INVALID_ARGUMENT);
   /* a device does not get them */
-  expect_ok(keel_device_find(context, "cpu:0", &cpu));
+  keel_device *cpu = find_device(context, "cpu:0");
   expect_ok(keel_tensor_to(tensor, cpu, &other));
   assert_ptr_equal(other, tensor);
   RELEASE(other, tensor, numbers);
@@ -204,17 +209,25 @@ TEST_THAT(what_strings_do_not_allow_is_refused) {
   release_all(inputs, 3);
 }
 
+/* ---- Cast --------------------------------------------------------------------------- */
+
+static keel_tensor *cast(keel_tensor *tensor, kd_dtype dtype) {
+  const keel_attr to = KEEL_INT("to", dtype);
+  return call("Cast", &to, 1, tensor, NULL, NULL);
+}
+
+static void refuse_cast(const char *text, kd_dtype dtype, const char *says) {
+  const keel_attr to = KEEL_INT("to", dtype);
+  expect_refused("Cast", &to, 1, list(1, &text), NULL, says);
+}
+
 /* Where the application's locale has a comma in numbers, and is installed. */
 TEST_THAT(numbers_have_a_point_in_any_locale) {
   const float half[] = {0.5f, -1.25f};
   const char *const want[] = {"0.5", "-1.25"};
-  const keel_attr text = KEEL_INT("to", KD_STRING),
-                  number = KEEL_INT("to", KD_F32);
   if (!setlocale(LC_NUMERIC, "de_DE.UTF-8")) skip();
-  keel_tensor *strings =
-      call("Cast", &text, 1, floats(context, 2, half), NULL, NULL);
-  keel_tensor *back =
-      call("Cast", &number, 1, keel_tensor_retain(strings), NULL, NULL);
+  keel_tensor *strings = cast(floats(context, 2, half), KD_STRING);
+  keel_tensor *back = cast(keel_tensor_retain(strings), KD_F32);
   setlocale(LC_NUMERIC, "C");
   expect_list(strings, 2, want);
   expect_floats(back, half, 2);
@@ -233,26 +246,14 @@ TEST_THAT(only_tensors_are_cast) {
   expect_refused("CastLike", NULL, 0, item, sequence, "not a tensor");
 }
 
-/* ---- Cast --------------------------------------------------------------------------- */
-
-static keel_attr to(kd_dtype dtype) {
-  return (keel_attr)KEEL_INT("to", dtype);
-}
-
 TEST_THAT(numbers_become_text) {
   const float numbers[] = {0.1f, -3, 1e-5f, 16777216, INFINITY, -INFINITY, NAN};
   const char *const want[] = {"0.1", "-3",   "1e-05", "16777216",
                               "INF", "-INF", "NaN"};
-  const int64_t seven = 7, one = 1;
   const uint64_t large = UINT64_MAX;
   const char *const largest[] = {"18446744073709551615"};
-  keel_attr text = to(KD_STRING);
-  expect_list(
-      call("Cast", &text, 1, create_tensor(context, KD_F32, 1, &seven, numbers),
-           NULL, NULL),
-      7, want);
-  expect_list(call("Cast", &text, 1,
-                   create_tensor(context, KD_U64, 1, &one, &large), NULL, NULL),
+  expect_list(cast(floats(context, 7, numbers), KD_STRING), 7, want);
+  expect_list(cast(create_tensor(context, KD_U64, DIMS(1), &large), KD_STRING),
               1, largest);
 }
 
@@ -262,20 +263,18 @@ TEST_THAT(text_becomes_numbers) {
   const char *const whole[] = {"127", "-128", "3.9"};
   const int8_t bytes[] = {127, -128, 3};
   int8_t got[3];
-  keel_attr f32 = to(KD_F32), i8 = to(KD_I8), u64 = to(KD_U64);
-  keel_tensor *read = call("Cast", &f32, 1, list(5, given), NULL, NULL);
+  keel_tensor *read = cast(list(5, given), KD_F32);
   expect_floats(read, want, 5);
   keel_tensor_release(read);
-  read = call("Cast", &i8, 1, list(3, whole), NULL, NULL);
+  read = cast(list(3, whole), KD_I8);
   expect_ok(keel_tensor_read(read, got, sizeof got));
   assert_memory_equal(got, bytes, sizeof got);
   keel_tensor_release(read);
-  const char *const bad[] = {"128", "-1", "1x", "", "nan"};
-  expect_refused("Cast", &i8, 1, list(1, bad), NULL, "\"128\"");
-  expect_refused("Cast", &u64, 1, list(1, bad + 1), NULL, "\"-1\"");
-  expect_refused("Cast", &f32, 1, list(1, bad + 2), NULL, "\"1x\"");
-  expect_refused("Cast", &f32, 1, list(1, bad + 3), NULL, "\"\"");
-  expect_refused("Cast", &i8, 1, list(1, bad + 4), NULL, "\"nan\"");
+  refuse_cast("128", KD_I8, "\"128\"");
+  refuse_cast("-1", KD_U64, "\"-1\"");
+  refuse_cast("1x", KD_F32, "\"1x\"");
+  refuse_cast("", KD_F32, "\"\"");
+  refuse_cast("nan", KD_I8, "\"nan\"");
 }
 
 /* ---- ops of strings ------------------------------------------------------------------ */
@@ -286,10 +285,7 @@ TEST_THAT(letters_change_beyond_ascii) {
   const char *const stop[] = {"ÉTÉ", "日本"};
   const char *const rest[] = {"straße Ä", "\xc3"};
   const keel_attr lower = KEEL_STRING("case_change_action", "LOWER");
-  const keel_attr stopwords = {.name = "stopwords",
-                               .kind = KD_ATTR_STRINGS,
-                               .count = 2,
-                               .strings = (const char *const *)stop};
+  const keel_attr stopwords = STRINGS("stopwords", 2, stop);
   expect_list(call("StringNormalizer", &lower, 1, list(4, given), NULL, NULL),
               4, want);
   expect_list(
@@ -392,10 +388,7 @@ static uint32_t tokenizer(keel_attr *attrs, const char *token, uint32_t count,
   attrs[1] = (keel_attr)KEEL_INT("mincharnum", 0);
   attrs[2] = (keel_attr)KEEL_STRING("pad_value", "#");
   attrs[3] = token ? (keel_attr)KEEL_STRING("tokenexp", token)
-                   : (keel_attr){.name = "separators",
-                                 .kind = KD_ATTR_STRINGS,
-                                 .count = count,
-                                 .strings = separators};
+                   : (keel_attr)STRINGS("separators", count, separators);
   return 4;
 }
 
@@ -456,10 +449,7 @@ static uint32_t vectorizer(keel_attr *attrs) {
   attrs[3] = (keel_attr)KEEL_STRING("mode", "TFIDF");
   attrs[4] = (keel_attr)KEEL_INTS("ngram_counts", 2, counts);
   attrs[5] = (keel_attr)KEEL_INTS("ngram_indexes", 3, indexes);
-  attrs[6] = (keel_attr){.name = "pool_strings",
-                         .kind = KD_ATTR_STRINGS,
-                         .count = 4,
-                         .strings = pool};
+  attrs[6] = (keel_attr)STRINGS("pool_strings", 4, pool);
   attrs[7] = (keel_attr){
       .name = "weights", .kind = KD_ATTR_FLOATS, .count = 3, .floats = weights};
   return 8;
@@ -472,15 +462,13 @@ static keel_plan *vectorizer_plan(void) {
   keel_value x = keel_builder_input(builder, "x", KD_STRING, 1, &open);
   keel_value y = keel_builder_op(builder, "TfIdfVectorizer", attrs,
                                  vectorizer(attrs), &x, 1);
-  expect_ok(keel_builder_output(builder, "y", y));
-  return finish_plan(builder, NULL);
+  return plan_giving(builder, y, NULL);
 }
 
 static void *count_words(void *plan) {
   const float want[] = {2, 4, 2};
   for (int i = 0; i < 50; i++) {
-    keel_tensor *x = list(5, words), *y = NULL;
-    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    keel_tensor *x = list(5, words), *y = output_of(plan, &x, 1);
     expect_floats(y, want, 3);
     RELEASE(x, y);
   }
@@ -532,8 +520,7 @@ static keel_program *with_constants(void) {
   const int64_t dims[] = {2, 2}, flat = -1;
   const char *const keys[] = {"a\"b\\", "Größe", "", "pear"};
   keel_builder *builder = create_builder(context, "strings");
-  const int64_t one = 1;
-  keel_value x = keel_builder_input(builder, "x", KD_STRING, 1, &one);
+  keel_value x = keel_builder_input(builder, "x", KD_STRING, DIMS(1));
   keel_value all = constant_of(builder, texts(2, dims, keys));
   keel_value row = op(builder, "Reshape", all, add_ints(builder, 1, &flat));
   keel_attr axis = KEEL_INT("axis", 0);
@@ -559,9 +546,7 @@ TEST_THAT(saved_programs_have_their_strings) {
   const uint32_t forms[] = {0, KEEL_SAVE_TEXT};
   for (int i = 0; i < 2; i++) {
     char path[] = "/tmp/keel-strings-XXXXXX";
-    int file = mkstemp(path);
-    assert_true(file >= 0);
-    close(file);
+    make_file(path);
     keel_program *program = with_constants();
     expect_constants(program);
     expect_ok(keel_program_save(program, path, forms[i]));
@@ -577,9 +562,7 @@ TEST_THAT(numpy_files_have_strings) {
   char path[] = "/tmp/keel-strings-XXXXXX";
   const char *const given[] = {"日本", "", "\U0001f332 a"};
   keel_tensor *tensor = list(3, given), *read = NULL;
-  int file = mkstemp(path);
-  assert_true(file >= 0);
-  close(file);
+  make_file(path);
   expect_ok(keel_value_save(tensor, path));
   expect_ok(keel_value_load(context, path, KEEL_FILE_TENSOR, &read));
   expect_list(read, 3, given);
@@ -618,33 +601,19 @@ static const struct {
 } long_ops[] = {
     {"StringNormalizer",
      1,
-     {{.name = "case_change_action", .kind = KD_ATTR_STRING, .s = "UPPER"},
-      {.name = "locale", .kind = KD_ATTR_STRING, .s = "C"}}},
+     {KEEL_STRING("case_change_action", "UPPER"), KEEL_STRING("locale", "C")}},
     {"StringConcat", 2, {{0}}},
     {"StringSplit", 1, {{0}}},
-    {"StringSplit",
-     1,
-     {{.name = "delimiter", .kind = KD_ATTR_STRING, .s = " "}}},
+    {"StringSplit", 1, {KEEL_STRING("delimiter", " ")}},
 #ifdef KEEL_WITH_PCRE2
-    {"RegexFullMatch",
-     1,
-     {{.name = "pattern", .kind = KD_ATTR_STRING, .s = "a.*"}}},
+    {"RegexFullMatch", 1, {KEEL_STRING("pattern", "a.*")}},
 #endif
     {"TfIdfVectorizer",
      1,
-     {{.name = "mode", .kind = KD_ATTR_STRING, .s = "TF"},
-      {.name = "min_gram_length", .kind = KD_ATTR_INT, .i = 1},
-      {.name = "max_gram_length", .kind = KD_ATTR_INT, .i = 1},
-      {.name = "max_skip_count", .kind = KD_ATTR_INT, .i = 0},
-      {.name = "ngram_counts", .kind = KD_ATTR_INTS, .ints = zeros, .count = 1},
-      {.name = "ngram_indexes",
-       .kind = KD_ATTR_INTS,
-       .ints = zeros,
-       .count = 1},
-      {.name = "pool_strings",
-       .kind = KD_ATTR_STRINGS,
-       .strings = one_word,
-       .count = 1}}},
+     {KEEL_STRING("mode", "TF"), KEEL_INT("min_gram_length", 1),
+      KEEL_INT("max_gram_length", 1), KEEL_INT("max_skip_count", 0),
+      KEEL_INTS("ngram_counts", 1, zeros), KEEL_INTS("ngram_indexes", 1, zeros),
+      STRINGS("pool_strings", 1, one_word)}},
 };
 
 static keel_status call_long(uint32_t row, keel_context *in,
@@ -664,12 +633,11 @@ static keel_status call_long(uint32_t row, keel_context *in,
 #define MANY 40000
 
 static keel_tensor *many(keel_context *in) {
-  const int64_t dims[] = {MANY};
   const char **rows = malloc(MANY * sizeof *rows);
   keel_tensor *made = NULL;
   for (int i = 0; i < MANY; i++)
     rows[i] = "a b c d e f";
-  expect_ok(keel_strings_create(in, 1, dims, rows, NULL, &made));
+  expect_ok(keel_strings_create(in, DIMS(MANY), rows, NULL, &made));
   free(rows);
   return made;
 }
@@ -691,8 +659,7 @@ TEST_THAT(ops_end_with_their_run) {
 /* A match that would take long ends between two attempts. */
 TEST_THAT(a_match_ends_with_its_run) {
   const char *const text[] = {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac"};
-  const keel_attr pattern = {
-      .name = "pattern", .kind = KD_ATTR_STRING, .s = "(a*)*[bd]"};
+  const keel_attr pattern = KEEL_STRING("pattern", "(a*)*[bd]");
   keel_tensor *x = list(1, text), *out = NULL;
   assert_int_equal(
       keel_call(context, "RegexFullMatch", &pattern, 1, &x, 1, &out, 1),
@@ -749,9 +716,8 @@ TEST_THAT(strings_count) {
                                 .flags = KEEL_ONLY_NAMED,
                                 .workers = KEEL_NO_WORKERS,
                                 .memory_limit = 1200000};
-  keel_context *small = NULL;
   keel_stats stats;
-  expect_ok(keel_open(&params, &small));
+  keel_context *small = open_params(&params);
   keel_tensor *strings = many(small); /* 800 KB */
   for (uint32_t i = 0; i < 4; i++) {
     expect_fails(call_long(i, small, strings), KD_OUT_OF_MEMORY,

@@ -52,7 +52,7 @@ static const char *ops_of(const written *w) {
   return text;
 }
 
-static void a_text_adds_these_ops(void **state) {
+TEST_THAT(a_text_adds_these_ops) {
   static const struct {
     const char *text, *ops;
     bool second;
@@ -79,7 +79,6 @@ static void a_text_adds_these_ops(void **state) {
        false},
       {"", "", false},
   };
-  (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(cases); i++) {
     written w = begin(cases[i].second);
     keel_emit_text(&w.all, cases[i].text);
@@ -90,12 +89,10 @@ static void a_text_adds_these_ops(void **state) {
   }
 }
 
-static void arguments_are_read_in_order_also_of_what_is_not_written(
-    void **state) {
+TEST_THAT(arguments_are_read_in_order_also_of_what_is_not_written) {
   static const int64_t list[] = {3, 2};
   written w = begin(false);
   uint32_t kept = KEEL_ABSENT;
-  (void)state;
   uint32_t last = keel_emit_text(
       &w.all, "%b ? Reshape(%v, %l) * %f : %s[axis=%i](%v); %p = $0 * %f", 0,
       0u, list, (int64_t)2, 0.5, "Softmax", (int64_t)1, keel_emit_in(&w.all, 0),
@@ -107,9 +104,8 @@ static void arguments_are_read_in_order_also_of_what_is_not_written(
   end(&w);
 }
 
-static void a_number_has_the_type_of_what_is_beside_it(void **state) {
+TEST_THAT(a_number_has_the_type_of_what_is_beside_it) {
   written w = begin(false);
-  (void)state;
   uint32_t y = keel_emit_text(&w.all, "f64($0) * 2");
   expect_ok(w.all.status);
   assert_int_equal(w.all.function->values[y].type->dtype, KD_F64);
@@ -120,7 +116,7 @@ static void a_number_has_the_type_of_what_is_beside_it(void **state) {
   end(&w);
 }
 
-static void a_wrong_text_is_an_error_that_shows_where(void **state) {
+TEST_THAT(a_wrong_text_is_an_error_that_shows_where) {
   static const struct {
     const char *text, *message;
   } cases[] = {
@@ -138,7 +134,6 @@ static void a_wrong_text_is_an_error_that_shows_where(void **state) {
       {"$1 ? Abs($0)", "no :"},
       {"{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}", "no room"},
   };
-  (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(cases); i++) {
     written w = begin(true);
     assert_int_equal(keel_emit_text(&w.all, cases[i].text), KEEL_ABSENT);
@@ -149,9 +144,8 @@ static void a_wrong_text_is_an_error_that_shows_where(void **state) {
   }
 }
 
-static void an_op_that_is_not_there_is_an_error(void **state) {
+TEST_THAT(an_op_that_is_not_there_is_an_error) {
   written w = begin(false);
-  (void)state;
   assert_int_equal(keel_emit_text(&w.all, "keel::NoSuchOp($0)"), KEEL_ABSENT);
   assert_int_not_equal(w.all.status, KD_OK);
   assert_non_null(strstr(keel_message(), "NoSuchOp"));
@@ -164,9 +158,8 @@ static bool collect(void *context_, const char *op) {
   return strcmp(op, "Stop") != 0;
 }
 
-static void the_ops_of_a_text_are_listed(void **state) {
+TEST_THAT(the_ops_of_a_text_are_listed) {
   char text[256] = "";
-  (void)state;
   assert_true(
       keel_text_ops("a = Neg($0); %0 = ReduceMax*(a, {@axis}) - -1 *"
                     " Add[mode=Mul](a, -2)",
@@ -179,14 +172,4 @@ static void the_ops_of_a_text_are_listed(void **state) {
   assert_false(keel_text_ops("Abs(Stop(Exp($0)))", collect, text));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_text_adds_these_ops),
-      cmocka_unit_test(arguments_are_read_in_order_also_of_what_is_not_written),
-      cmocka_unit_test(a_number_has_the_type_of_what_is_beside_it),
-      cmocka_unit_test(a_wrong_text_is_an_error_that_shows_where),
-      cmocka_unit_test(an_op_that_is_not_there_is_an_error),
-      cmocka_unit_test(the_ops_of_a_text_are_listed),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "layers/layers.h"
 #include "program/image.h"
 #include "testing.h"
@@ -123,18 +124,13 @@ static void expect_said(const found *got, const char *part) {
 /* (|-x| + 3) * 2; size -1: open. */
 static keel_program *make_program(keel_context *context, int64_t size) {
   const float threes[] = {3, 3, 3, 3}, twos[] = {2, 2, 2, 2};
-  keel_tensor *three = floats(context, 4, threes);
-  keel_tensor *two = floats(context, 4, twos);
   keel_builder *builder = create_builder(context, "ahead");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
   keel_value y =
       op(builder, "Abs", op(builder, "Neg", x, KEEL_ABSENT), KEEL_ABSENT);
-  y = op(builder, "Add", y, keel_builder_constant(builder, three));
-  y = op(builder, "Mul", y, keel_builder_constant(builder, two));
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
-  RELEASE(three, two);
-  return program;
+  y = op(builder, "Add", y, constant_of(builder, floats(context, 4, threes)));
+  y = op(builder, "Mul", y, constant_of(builder, floats(context, 4, twos)));
+  return program_giving(builder, y);
 }
 
 static void run_times(process *me, keel_program *program, int times) {
@@ -181,7 +177,7 @@ static void write_open(process *me) {
   compile_to(me, make_program(me->context, -1), NULL, path, 0);
 }
 
-static void write_text(process *me) {
+static void write_as_text(process *me) {
   compile_to(me, make_program(me->context, 4), NULL, path, KEEL_SAVE_TEXT);
 }
 
@@ -219,8 +215,7 @@ static void run_often(process *me) {
 
 static void run_on_another_device(process *me) {
   keel_program *program = load(me, path);
-  keel_device *cpu = NULL;
-  expect_ok(keel_device_find(me->context, "cpu", &cpu));
+  keel_device *cpu = find_device(me->context, "cpu");
   keel_device_push(cpu);
   run_times(me, program, 1);
   keel_device_pop();
@@ -284,7 +279,7 @@ TEST_THAT(dimensions_may_be_open) {
 }
 
 TEST_THAT(text_and_skipping_leave_them_out) {
-  in_a_process(write_text, KD_OK);
+  in_a_process(write_as_text, KD_OK);
   found ran = in_a_process(run_it, KD_OK);
   expect(ran, 2, 0, 0);
   assert_int_equal(ran.held, 0);
@@ -301,11 +296,10 @@ TEST_THAT(another_plugins_device_does_not_mind) {
 TEST_THAT(a_plugin_may_give_none) {
   const char *plugin = CPU_PLUGIN;
   const keel_context_params params = OPENS(KEEL_ONLY_NAMED, &plugin, 1);
-  keel_context *context = NULL;
   keel_program *made = NULL;
   uint32_t held = 7, bare = 0;
   uint64_t size = 7;
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   keel_program *program = make_program(context, 4);
   expect_ok(keel_program_compile(program, NULL, &made));
   keel_program_regions(made, &held, &size, &bare);
@@ -366,15 +360,8 @@ typedef struct image {
 } image;
 
 static image read_image(const char *from) {
-  image all = {0};
-  FILE *file = fopen(from, "rb");
-  assert_non_null(file);
-  fseek(file, 0, SEEK_END);
-  all.size = (size_t)ftell(file);
-  rewind(file);
-  all.data = malloc(all.size + 1);
-  assert_int_equal(fread(all.data, 1, all.size, file), all.size);
-  fclose(file);
+  image all;
+  all.data = read_bytes(from, &all.size);
   return all;
 }
 
@@ -390,11 +377,9 @@ static image_form *forms_of(const image *all) {
 /* With a right sum over what it covers. */
 static void write_image(const image *all) {
   image_head *head = head_of(all);
-  FILE *file = fopen(path, "wb");
   head->check = keel_hash(KEEL_HASH_SEED, all->data + head->head_size,
                           head->data - head->head_size);
-  assert_int_equal(fwrite(all->data, 1, all->size, file), all->size);
-  fclose(file);
+  write_bytes(path, all->data, all->size);
 }
 
 TEST_THAT(a_newer_plugin_compiles) {

@@ -19,18 +19,17 @@ static keel_value number(keel_builder *builder, const char *text,
     reals[i] = strtof(text, NULL);
     integers[i] = strtol(text, NULL, 10);
   }
-  return constant_of(builder, create_tensor(context, type,
-                                            shape == 1   ? 1
-                                            : shape == 2 ? 3
-                                                         : 0,
-                                            shapes[shape],
-                                            type == KD_I64 ? (void *)integers
-                                                           : (void *)reals));
+  return add_constant(builder, type,
+                      shape == 1   ? 1
+                      : shape == 2 ? 3
+                                   : 0,
+                      shapes[shape],
+                      type == KD_I64 ? (void *)integers : (void *)reals);
 }
 
 static keel_value integers(keel_builder *builder, const int64_t *list,
                            int64_t count) {
-  return constant_of(builder, create_tensor(context, KD_I64, 1, &count, list));
+  return add_constant(builder, KD_I64, 1, &count, list);
 }
 
 static int64_t read_list(const char *text, int64_t *out) {
@@ -44,26 +43,20 @@ static int64_t read_list(const char *text, int64_t *out) {
 /* By scales; "to" before them: by sizes. */
 static keel_value resize(keel_builder *builder, const char *text,
                          keel_value x) {
-  const int64_t three = 3;
   bool sizes = !strncmp(text, "to", 2);
   float scales[3] = {1, 1, 1};
   int64_t list[KD_MAX_RANK];
-  keel_tensor *tensor = NULL;
   const keel_attr mode = KEEL_STRING("mode", "linear");
-  if (!sizes) {
-    for (int i = 0; i < 3; i++) {
-      char *end = NULL;
-      scales[i] = strtof(text, &end);
-      text = *end ? end + 1 : end;
-    }
-    tensor = create_tensor(context, KD_F32, 1, &three, scales);
+  for (int i = 0; i < 3 && !sizes; i++) {
+    char *end = NULL;
+    scales[i] = strtof(text, &end);
+    text = *end ? end + 1 : end;
   }
-  keel_value four[] = {
-      x, KEEL_ABSENT,
-      sizes ? KEEL_ABSENT : keel_builder_constant(builder, tensor),
-      KEEL_ABSENT};
-  if (sizes) four[3] = integers(builder, list, read_list(text + 2, list));
-  keel_tensor_release(tensor);
+  keel_value four[] = {x, KEEL_ABSENT, KEEL_ABSENT, KEEL_ABSENT};
+  if (sizes)
+    four[3] = integers(builder, list, read_list(text + 2, list));
+  else
+    four[2] = add_constant(builder, KD_F32, DIMS(3), scales);
   return keel_builder_op(builder, "Resize", &mode, 1, four, sizes ? 4 : 3);
 }
 
@@ -106,14 +99,12 @@ typedef struct row {
 } row;
 
 static keel_program *program_of(const row *r) {
-  const int64_t dims[] = {2, 3, 4};
   kd_dtype type = r->type ? r->type : KD_F32;
   keel_builder *builder = create_builder(context, "algebra");
-  keel_value x = keel_builder_input(builder, "x", type, 3, dims), y = x;
+  keel_value x = keel_builder_input(builder, "x", type, DIMS(2, 3, 4)), y = x;
   for (const char *const *at = r->ops; *at; at++)
     y = one_op(builder, *at, x, y, type);
-  keel_builder_output(builder, "y", y);
-  return finish_program(builder);
+  return program_giving(builder, y);
 }
 
 /* Runs it, and notes how many ops ran, and the last one's name. */
@@ -122,7 +113,6 @@ static void run(keel_program *program, kd_dtype type, const char *skip,
   static const float odd[] = {0.0f,   -0.0f, INFINITY, -INFINITY, NAN,
                               1e-40f, 1e30f, -2.5f,    3};
   const int64_t dims[] = {2, 3, 4};
-  keel_tensor *y = NULL;
   keel_profile_line line;
   float reals[24];
   int64_t whole[24];
@@ -135,7 +125,7 @@ static void run(keel_program *program, kd_dtype type, const char *skip,
   keel_plan *plan = create_plan(
       program, PLAN_PARAMS(.skip = &skip, .skip_count = skip != NULL));
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   expect_ok(keel_tensor_read(y, out, keel_tensor_size(y)));
   *out_count = 0;
   *out_last = 0;
@@ -209,12 +199,10 @@ TEST_THAT(what_makes_the_result_larger_stays) {
   keel_builder *builder = create_builder(context, "larger");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 3, one);
   keel_value y = one_op(builder, "Mul _ 1:4", x, x, KD_F32);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
-  keel_tensor *out = NULL;
+  keel_program *program = program_giving(builder, y);
   keel_tensor *in = create_tensor(context, KD_F32, 3, one, NULL);
   keel_plan *plan = create_plan(program, NULL);
-  expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
+  keel_tensor *out = output_of(plan, &in, 1);
   assert_int_equal(keel_tensor_size(out), 24 * sizeof(float));
   RELEASE(in, out, plan, program);
 }

@@ -139,7 +139,7 @@ static keel_value weights_of(const form *f, keel_value scores) {
   if (!f->guarded) return p;
   const float zero = 0;
   const int64_t one[] = {1};
-  keel_value nan = keel_builder_op(builder, "IsNaN", NULL, 0, &p, 1);
+  keel_value nan = op(builder, "IsNaN", p, KEEL_ABSENT);
   keel_value three[] = {nan, constant(tensor_of(1, one, &zero)), p};
   return keel_builder_op(builder, "Where", NULL, 0, three, 3);
 }
@@ -297,10 +297,9 @@ static keel_program *program_of_onnx(const form *f) {
                      keel_builder_input(builder, "v", KD_F32, 4, k_dims), 0};
   if (f->mask == GIVEN_MASK)
     in[3] = keel_builder_input(builder, "mask", KD_F32, 4, mask_dims);
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Attention", &attr, 1, in,
-                                      f->mask == GIVEN_MASK ? 4 : 3));
-  return finish_program(builder);
+  return program_giving(builder,
+                        keel_builder_op(builder, "Attention", &attr, 1, in,
+                                        f->mask == GIVEN_MASK ? 4 : 3));
 }
 
 TEST_THAT(onnx_attention_becomes_one_op) {

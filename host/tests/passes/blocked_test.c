@@ -86,15 +86,13 @@ static keel_value write_slice(keel_builder *b, keel_value x, const moving *m) {
 }
 
 static keel_value write_resize(keel_builder *b, keel_value x, const moving *m) {
-  const int64_t four = 4;
   const float scales[] = {1, m->channels > 0 ? m->channels : 1, m->scale,
                           m->scale};
   const keel_attr attrs[] = {
       KEEL_STRING("mode", m->mode),
       KEEL_STRING("coordinate_transformation_mode", m->place)};
-  keel_tensor *tensor = create_tensor(context, KD_F32, 1, &four, scales);
-  keel_value three[] = {x, KEEL_ABSENT, keel_builder_constant(b, tensor)};
-  keel_tensor_release(tensor);
+  keel_value three[] = {x, KEEL_ABSENT,
+                        add_constant(b, KD_F32, DIMS(4), scales)};
   return keel_builder_op(b, "Resize", attrs, 2, three, 3);
 }
 
@@ -131,11 +129,10 @@ static keel_value write(keel_builder *b, keel_value x, const shape *s) {
   x = conv(b, x, s->wide, s->wide, groups_of(s->wide), 3);
   keel_value two = op(b, "Exp", op(b, "Sin", x, KEEL_ABSENT), KEEL_ABSENT);
   two = op(b, "Reciprocal", op(b, "Add", two, two), KEEL_ABSENT);
-  keel_value scale =
-      op(b, "Sigmoid",
-         conv(b, keel_builder_op(b, "GlobalAveragePool", NULL, 0, &two, 1),
-              s->wide, s->wide, 1, 1),
-         KEEL_ABSENT);
+  keel_value scale = op(b, "Sigmoid",
+                        conv(b, op(b, "GlobalAveragePool", two, KEEL_ABSENT),
+                             s->wide, s->wide, 1, 1),
+                        KEEL_ABSENT);
   x = conv(b, op(b, "Mul", two, scale), s->wide, s->out, 1, 1);
   keel_value third = conv(b, two, s->wide, 32, 1, 1);
   keel_value three[] = {third, conv(b, third, 32, 16, 1, 3), two};

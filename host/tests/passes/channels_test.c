@@ -29,7 +29,7 @@ static keel_value eighths(keel_builder *b, uint32_t rank, const int64_t *dims,
   for (int64_t i = 0; i < count; i++)
     data[i] = (float)((i * 7 + salt) % 11 + 1) / 4 - 1.375f;
   if (second) data[1] = *second;
-  return constant_of(b, create_tensor(context, KD_F32, rank, dims, data));
+  return add_constant(b, KD_F32, rank, dims, data);
 }
 
 /* What makes channels: of rows for a product, of an image otherwise. */
@@ -52,14 +52,13 @@ static keel_value make_channels(keel_builder *b, const model *m) {
   bool added = m->biased && !strcmp(m->maker, "MatMul");
   keel_value y = keel_builder_op(b, m->maker, attrs, gemm ? 0 : 2, in,
                                  m->biased && !added ? 3 : 2);
-  const keel_value sum[] = {in[2], y};
-  return added ? keel_builder_op(b, "Add", NULL, 0, sum, 2) : y;
+  return added ? op(b, "Add", in[2], y) : y;
 }
 
 static keel_value norm(keel_builder *b, keel_value x) {
   const int64_t n = OUT;
   keel_value spread = eighths(b, 1, &n, 6, NULL);
-  spread = keel_builder_op(b, "Exp", NULL, 0, &spread, 1);
+  spread = op(b, "Exp", spread, KEEL_ABSENT);
   const keel_value in[] = {x, eighths(b, 1, &n, 3, NULL),
                            eighths(b, 1, &n, 4, NULL),
                            eighths(b, 1, &n, 5, NULL), spread};
@@ -73,9 +72,8 @@ static keel_program *program_of(const model *m) {
   for (int i = 0; i < 4 && m->followers[i].op; i++) {
     const follower *f = &m->followers[i];
     keel_value c = eighths(b, f->rank, f->dims, 3 + i, f->second);
-    const keel_value in[] = {f->reversed ? c : y, f->reversed ? y : c};
     y = strcmp(f->op, "BatchNormalization") != 0
-            ? keel_builder_op(b, f->op, NULL, 0, in, 2)
+            ? op(b, f->op, f->reversed ? c : y, f->reversed ? y : c)
             : norm(b, y);
   }
   keel_builder_output(b, "y", y);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "files.h"
 #include "memory/layout.h"
 #include "plan/plan.h"
 #define WORKERS 1
@@ -16,7 +17,7 @@
 enum { CHANNELS = 16, SIDE = 6, PLANE = SIDE * SIDE };
 
 static keel_value scalar(keel_builder *builder, float number) {
-  return constant_of(builder, create_tensor(context, KD_F32, 0, NULL, &number));
+  return add_constant(builder, KD_F32, 0, NULL, &number);
 }
 
 /* A convolution by 3 x 3, of single channels or of all, or by points. */
@@ -100,8 +101,7 @@ static keel_value write_clip(keel_builder *b, keel_value x, keel_value bound) {
 
 static keel_value write_high(keel_builder *b, keel_value x, keel_value bound) {
   (void)bound;
-  keel_value pair[] = {conv(b, x, 1, 1), x};
-  x = keel_builder_op(b, "Add", NULL, 0, pair, 2);
+  x = op(b, "Add", conv(b, x, 1, 1), x);
   return clip(b, x, KEEL_ABSENT, scalar(b, 0.75f));
 }
 
@@ -113,15 +113,13 @@ TEST_THAT(clip_goes_into_the_convolution) {
 static keel_value write_silu(keel_builder *b, keel_value x, keel_value bound) {
   (void)bound;
   x = conv(b, x, 1, 3);
-  keel_value pair[] = {keel_builder_op(b, "Sigmoid", NULL, 0, &x, 1), x};
-  return keel_builder_op(b, "Mul", NULL, 0, pair, 2);
+  return op(b, "Mul", op(b, "Sigmoid", x, KEEL_ABSENT), x);
 }
 
 static keel_value write_swish(keel_builder *b, keel_value x, keel_value bound) {
   (void)bound;
-  keel_value pair[] = {conv(b, x, CHANNELS, 3), x};
-  x = keel_builder_op(b, "Add", NULL, 0, pair, 2);
-  return keel_builder_op(b, "HardSwish", NULL, 0, &x, 1);
+  x = op(b, "Add", conv(b, x, CHANNELS, 3), x);
+  return op(b, "HardSwish", x, KEEL_ABSENT);
 }
 
 static keel_value write_leaky(keel_builder *b, keel_value x, keel_value bound) {
@@ -133,8 +131,7 @@ static keel_value write_leaky(keel_builder *b, keel_value x, keel_value bound) {
 
 static keel_value write_sum(keel_builder *b, keel_value x, keel_value bound) {
   (void)bound;
-  keel_value pair[] = {x, conv(b, x, 1, 3)};
-  return keel_builder_op(b, "Add", NULL, 0, pair, 2);
+  return op(b, "Add", x, conv(b, x, 1, 3));
 }
 
 TEST_THAT(gates_and_sums_go_into_the_convolution) {
@@ -148,19 +145,16 @@ TEST_THAT(gates_and_sums_go_into_the_convolution) {
 static keel_value write_other_gate(keel_builder *b, keel_value x,
                                    keel_value bound) {
   (void)bound;
-  keel_value pair[] = {keel_builder_op(b, "Sigmoid", NULL, 0, &x, 1),
-                       conv(b, x, 1, 1)};
-  return keel_builder_op(b, "Mul", NULL, 0, pair, 2);
+  return op(b, "Mul", op(b, "Sigmoid", x, KEEL_ABSENT), conv(b, x, 1, 1));
 }
 
 static keel_value write_shared_gate(keel_builder *b, keel_value x,
                                     keel_value bound) {
   (void)bound;
   x = conv(b, x, 1, 1);
-  keel_value gate = keel_builder_op(b, "Sigmoid", NULL, 0, &x, 1);
+  keel_value gate = op(b, "Sigmoid", x, KEEL_ABSENT);
   keel_value pair[] = {gate, x};
-  keel_value two[] = {keel_builder_op(b, "Mul", NULL, 0, pair, 2), gate};
-  return keel_builder_op(b, "Sub", NULL, 0, two, 2);
+  return op(b, "Sub", keel_builder_op(b, "Mul", NULL, 0, pair, 2), gate);
 }
 
 TEST_THAT(gates_of_other_values_stay) {
@@ -182,8 +176,7 @@ static keel_value write_crossed(keel_builder *b, keel_value x,
 static keel_value write_twice(keel_builder *b, keel_value x, keel_value bound) {
   (void)bound;
   x = conv(b, x, 1, 1);
-  keel_value pair[] = {clip(b, x, scalar(b, 0), KEEL_ABSENT), x};
-  return keel_builder_op(b, "Add", NULL, 0, pair, 2);
+  return op(b, "Add", clip(b, x, scalar(b, 0), KEEL_ABSENT), x);
 }
 
 TEST_THAT(a_clip_that_is_not_known_stays) {
@@ -212,9 +205,9 @@ static keel_value write_squeeze(keel_builder *b, keel_value x,
                                 keel_value bound) {
   (void)bound;
   x = conv(b, x, CHANNELS, 3);
-  keel_value scales = keel_builder_op(b, "GlobalAveragePool", NULL, 0, &x, 1);
+  keel_value scales = op(b, "GlobalAveragePool", x, KEEL_ABSENT);
   scales = conv(b, scales, 1, 1);
-  scales = keel_builder_op(b, "Sigmoid", NULL, 0, &scales, 1);
+  scales = op(b, "Sigmoid", scales, KEEL_ABSENT);
   x = keel_builder_op(b, "Mul", NULL, 0, (keel_value[]){x, scales}, 2);
   x = keel_builder_op(b, "Mul", NULL, 0, (keel_value[]){scales, x}, 2);
   return conv(b, x, 1, 3);
@@ -248,16 +241,12 @@ static keel_program *wide(void) {
   assert_non_null(data);
   for (int64_t i = 0; i < (int64_t)WIDE * WIDE * TAPS; i++)
     data[i] = (float)((i * 7919) % 41 - 20) / 64;
-  keel_tensor *weights = create_tensor(context, KD_F32, 4, dims, data);
   keel_builder *builder = create_builder(context, "wide");
   keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, sides),
-                       keel_builder_constant(builder, weights)};
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Conv", attrs, 1, pair, 2));
-  keel_program *program = finish_program(builder);
-  keel_tensor_release(weights);
+                       add_constant(builder, KD_F32, 4, dims, data)};
   free(data);
-  return program;
+  return program_giving(builder,
+                        keel_builder_op(builder, "Conv", attrs, 1, pair, 2));
 }
 
 /* The weights' file is written, and nothing of the program is left in memory. */
@@ -272,12 +261,11 @@ static void run_wide(keel_plan *plan) {
   const int64_t dims[] = {1, WIDE, SIDE, SIDE};
   int64_t count = WIDE * PLANE;
   float *data = malloc((size_t)count * sizeof *data);
-  keel_tensor *y = NULL;
   assert_non_null(data);
   for (int64_t i = 0; i < count; i++)
     data[i] = 1;
   keel_tensor *x = create_tensor(context, KD_F32, 4, dims, data);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   expect_ok(keel_tensor_read(y, data, (size_t)count * sizeof *data));
   for (int64_t o = 0; o < WIDE; o++) {
     double want = 0;
@@ -295,9 +283,7 @@ static void run_wide(keel_plan *plan) {
 TEST_THAT(packed_weights_leave_memory) {
   char path[] = "/tmp/keel_convolution_XXXXXX";
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
-  int fd = mkstemp(path);
-  assert_true(fd >= 0);
-  close(fd);
+  make_file(path);
   write_wide(path);
   uint64_t before = resident("RssFile:");
   keel_program *program = load_program(context, path);
@@ -341,7 +327,6 @@ TEST_THAT(packed_weights_are_held_once) {
 /* A first run that fails before the convolution does not keep them for ever. */
 TEST_THAT(a_run_that_fails_keeps_no_weights) {
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
-  keel_cancel *cancel = NULL;
   keel_tensor *y = NULL;
   const int64_t dims[] = {1, WIDE, SIDE, SIDE};
   if (lying(WIDE) == 0) skip();
@@ -349,7 +334,7 @@ TEST_THAT(a_run_that_fails_keeps_no_weights) {
   keel_program *program = wide();
   keel_plan *plan = create_plan(program, NULL);
   keel_program_release(program);
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_cancel_request(cancel, NULL);
   keel_tensor *x = create_tensor(context, KD_F32, 4, dims, NULL);
   assert_int_equal(
@@ -395,15 +380,14 @@ static void expect_kept(bool handed_out) {
   const int64_t dims[] = {WIDE, WIDE, 3, 3}, sides[] = {1, WIDE, SIDE, SIDE};
   static float data[COUNT], back[COUNT], ones[WIDE * PLANE];
   const float two = 2;
-  keel_tensor *weights = NULL, *in[2] = {NULL}, *out[2] = {NULL};
+  keel_tensor *out[2] = {NULL};
   for (int i = 0; i < COUNT; i++)
     data[i] = (float)(i % 17);
-  keel_tensor_create(context, KD_F32, 4, dims, data, &weights);
-  keel_tensor_create(context, KD_F32, 4, sides, ones, &in[0]);
-  keel_tensor_create(context, KD_F32, 0, NULL, &two, &in[1]);
+  keel_tensor *in[] = {create_tensor(context, KD_F32, 4, sides, ones),
+                       create_tensor(context, KD_F32, 0, NULL, &two)};
   keel_builder *builder = create_builder(context, "kept");
   keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, sides),
-                       keel_builder_constant(builder, weights)};
+                       add_constant(builder, KD_F32, 4, dims, data)};
   keel_value sum[] = {pair[1],
                       keel_builder_input(builder, "c", KD_F32, 0, NULL)};
   keel_builder_output(builder, "y",
@@ -412,7 +396,6 @@ static void expect_kept(bool handed_out) {
       builder, "w",
       handed_out ? pair[1] : keel_builder_op(builder, "Add", NULL, 0, sum, 2));
   keel_plan *plan = finish_plan(builder, NULL);
-  keel_tensor_release(weights);
   for (int n = 0; n < 3; n++) {
     expect_ok(keel_plan_run(plan, in, 2, out, 2));
     expect_ok(keel_tensor_read(out[1], back, sizeof back));
@@ -441,10 +424,9 @@ static void make_sums(float *out, size_t size) {
   keel_builder *b = create_builder(context, "sums");
   keel_value pair[] = {keel_builder_input(b, "x", KD_F32, 4, x_dims),
                        constant_numbers(b, 4, w_dims, 7)};
-  keel_builder_output(b, "y", keel_builder_op(b, "Conv", &attr, 1, pair, 2));
-  keel_plan *plan = finish_plan(b, NULL);
-  keel_tensor *x = numbers(4, x_dims, 0), *y = NULL;
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_plan *plan =
+      plan_giving(b, keel_builder_op(b, "Conv", &attr, 1, pair, 2), NULL);
+  keel_tensor *x = numbers(4, x_dims, 0), *y = output_of(plan, &x, 1);
   expect_ok(keel_tensor_read(y, out, size));
   RELEASE(x, y, plan);
 }

@@ -31,8 +31,7 @@ static keel_value transpose(keel_builder *b, keel_value x, int64_t rank,
 static keel_value reshape(keel_builder *b, keel_value x, int64_t count,
                           const int64_t *dims) {
   keel_tensor *tensor = create_tensor(context, KD_I64, 1, &count, dims);
-  keel_value two[] = {x, constant_of(b, tensor)};
-  return keel_builder_op(b, "Reshape", NULL, 0, two, 2);
+  return op(b, "Reshape", x, constant_of(b, tensor));
 }
 
 static keel_value conv(keel_builder *b, const model *m, keel_value x) {
@@ -59,10 +58,8 @@ static keel_value activate(keel_builder *b, const char *name, keel_value x) {
   if (!name) return x;
   if (!strcmp(name, "GeluTanh"))
     return keel_builder_op(b, "Gelu", &tanh_form, 1, &x, 1);
-  if (strcmp(name, "Silu") != 0)
-    return keel_builder_op(b, name, NULL, 0, &x, 1);
-  keel_value two[] = {x, keel_builder_op(b, "Sigmoid", NULL, 0, &x, 1)};
-  return keel_builder_op(b, "Mul", NULL, 0, two, 2);
+  if (strcmp(name, "Silu") != 0) return op(b, name, x, KEEL_ABSENT);
+  return op(b, "Mul", x, op(b, "Sigmoid", x, KEEL_ABSENT));
 }
 
 static uint32_t input_dims(const model *m, int64_t *dims) {
@@ -167,7 +164,7 @@ TEST_THAT(nobody_wants_blocks) {
   keel_builder *b = create_builder(context, "rows");
   keel_value value = keel_builder_input(b, "x", KD_F32, 4, dims);
   value = transpose(b, value, 4, true);
-  keel_builder_output(b, "y", keel_builder_op(b, "Relu", NULL, 0, &value, 1));
+  keel_builder_output(b, "y", op(b, "Relu", value, KEEL_ABSENT));
   keel_builder_output(b, "z", value);
   keel_plan *plan = finish_plan(b, NULL);
   expect_ok(keel_plan_run(plan, &x, 1, out, 2));
@@ -192,8 +189,7 @@ TEST_THAT(empty_lines_stay) {
       const int64_t line[] = {0, 0, 3};
       value = transpose(b, reshape(b, value, 3, line), 3, false);
     }
-    keel_builder_output(b, "y", value);
-    keel_plan *plan = finish_plan(b, NULL);
+    keel_plan *plan = plan_giving(b, value, NULL);
     expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
     assert_int_equal(keel_tensor_rank(y), i ? 3 : 4);
     assert_int_equal(keel_tensor_dims(y)[1], i ? 3 : 0);
@@ -210,8 +206,7 @@ TEST_THAT(weights_of_one_dimension_are_none) {
       constant_numbers(builder, 1, &four, 1),
       keel_builder_input(builder, "b", KD_F32, KEEL_RANK_UNKNOWN, NULL)};
   keel_value y = keel_builder_op(builder, "Conv", NULL, 0, three, 3);
-  keel_builder_output(builder, "y", y);
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan = plan_giving(builder, y, NULL);
   keel_tensor *inputs[] = {numbers(1, &four, 2), numbers(1, &four, 3)};
   keel_tensor *output = NULL;
   assert_int_not_equal(keel_plan_run(plan, inputs, 2, &output, 1), KD_OK);

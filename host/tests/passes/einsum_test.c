@@ -82,9 +82,8 @@ static keel_program *program_of(const model *m) {
   for (uint32_t i = 0; i < m->count; i++)
     in[i] =
         keel_builder_input(b, names[i], KD_F32, m->in[i].rank, m->in[i].dims);
-  keel_builder_output(b, "y",
-                      keel_builder_op(b, "Einsum", &equation, 1, in, m->count));
-  return finish_program(b);
+  return program_giving(
+      b, keel_builder_op(b, "Einsum", &equation, 1, in, m->count));
 }
 
 TEST_THAT(einsums_become_products) {

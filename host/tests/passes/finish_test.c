@@ -24,7 +24,7 @@ static keel_value last_of(const form *f, keel_value y) {
   if (!f->last) return y;
   if (strcmp(f->last, "Silu") != 0)
     return keel_builder_op(builder, f->last, NULL, 0, &y, 1);
-  return two("Mul", keel_builder_op(builder, "Sigmoid", NULL, 0, &y, 1), y);
+  return two("Mul", op(builder, "Sigmoid", y, KEEL_ABSENT), y);
 }
 
 static keel_program *program_of(const form *f) {

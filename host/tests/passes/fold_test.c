@@ -9,13 +9,10 @@ static keel_program *product_of_constants(int64_t side) {
   const int64_t shape[] = {side, side}, two = 2, any[] = {1, 1};
   keel_builder *builder = create_builder(context, "main");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, any);
-  keel_tensor *dims = create_tensor(context, KD_I64, 1, &two, shape);
-  keel_value size = keel_builder_constant(builder, dims);
+  keel_value size = add_constant(builder, KD_I64, 1, &two, shape);
   keel_value a = op(builder, "ConstantOfShape", size, KEEL_ABSENT);
   keel_value y = op(builder, "MatMul", a, a);
-  keel_builder_output(builder, "y", op(builder, "Add", x, y));
-  keel_program *program = finish_program(builder);
-  keel_tensor_release(dims);
+  keel_program *program = program_giving(builder, op(builder, "Add", x, y));
   return program;
 }
 
@@ -47,11 +44,10 @@ TEST_THAT(what_is_kept_counts_over_all_passes) {
   for (int64_t i = 0; i < 5; i++) {
     const int64_t shape[] = {4000, 3700 + i};
     const char name[] = {(char)('a' + i), 0};
-    keel_tensor *dims = create_tensor(context, KD_I64, 1, &two, shape);
-    keel_value large = op(builder, "ConstantOfShape",
-                          keel_builder_constant(builder, dims), KEEL_ABSENT);
+    keel_value large =
+        op(builder, "ConstantOfShape",
+           add_constant(builder, KD_I64, 1, &two, shape), KEEL_ABSENT);
     keel_builder_output(builder, name, op(builder, "Add", x, large));
-    keel_tensor_release(dims);
   }
   keel_program *program = finish_program(builder);
   keel_plan *plan = plan_of(program);
@@ -61,21 +57,18 @@ TEST_THAT(what_is_kept_counts_over_all_passes) {
 
 /* Strings have no size that their type tells; their text counts. */
 TEST_THAT(what_strings_come_to_counts) {
-  const int64_t counts[] = {2, 3000000}, one = 1;
+  const int64_t counts[] = {2, 3000000};
   const char *const text[] = {"a text of some length"};
   for (int i = 0; i < 2; i++) {
     keel_builder *builder = create_builder(context, "main");
-    keel_tensor *strings = NULL,
-                *shape = create_tensor(context, KD_I64, 1, &one, &counts[i]);
+    keel_tensor *strings = NULL;
     expect_ok(keel_strings_create(context, 0, NULL, text, NULL, &strings));
-    keel_value y =
-        op(builder, "Expand", keel_builder_constant(builder, strings),
-           keel_builder_constant(builder, shape));
-    keel_builder_output(builder, "y", y);
-    keel_plan *plan = finish_plan(builder, NULL);
+    keel_value y = op(builder, "Expand", constant_of(builder, strings),
+                      add_ints(builder, 1, &counts[i]));
+    keel_plan *plan = plan_giving(builder, y, NULL);
     keel_plan_profile(plan, KEEL_PROFILE_OPS);
     assert_int_equal(runs_of(plan, "Expand"), i);
-    RELEASE(plan, strings, shape);
+    keel_plan_release(plan);
   }
 }
 
@@ -95,8 +88,7 @@ TEST_THAT(planning_ends_at_its_deadline) {
 }
 
 TEST_THAT(planning_ends_when_it_is_asked_to) {
-  keel_cancel *cancel = NULL;
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   expect_ok(plan_with(0, cancel));
   keel_cancel_request(cancel, "enough");
   expect_fails(plan_with(0, cancel), KD_CANCELLED,

@@ -39,9 +39,8 @@ static keel_value reshape(keel_builder *builder, keel_value value, int64_t a,
 
 static keel_builder *begin(int64_t rows_of_x, int64_t columns,
                            keel_value *out_x) {
-  const int64_t dims[] = {rows_of_x, columns};
   keel_builder *builder = create_builder(context, "joins");
-  *out_x = keel_builder_input(builder, "x", KD_F32, 2, dims);
+  *out_x = keel_builder_input(builder, "x", KD_F32, DIMS(rows_of_x, columns));
   return builder;
 }
 
@@ -54,13 +53,12 @@ static keel_plan *plan_of(keel_program *program) {
 /* Its outputs, one behind the other; returns their bytes. */
 static uint64_t run(keel_plan *plan, int64_t rows_of_x, int64_t columns,
                     int round, float *out) {
-  const int64_t dims[] = {rows_of_x, columns};
   static float data[MOST];
   keel_tensor *in = NULL, *got[2] = {NULL, NULL};
   uint64_t bytes = 0;
   for (int64_t i = 0; i < rows_of_x * columns; i++)
     data[i] = (float)(i * 7 % (23 + round)) - 11;
-  in = create_tensor(context, KD_F32, 2, dims, data);
+  in = create_tensor(context, KD_F32, DIMS(rows_of_x, columns), data);
   uint32_t count = plan->main->output_count;
   assert_true(count <= 2);
   expect_ok(keel_plan_run(plan, &in, 1, got, count));
@@ -145,8 +143,7 @@ static void check_places(const keel_memory_plan *memory_plan) {
 static uint32_t compare(keel_builder *builder, keel_value y, int64_t rows_of_x,
                         int64_t columns, uint32_t kernels) {
   static float want[MOST], got[MOST];
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, y);
   keel_plan *plan = plan_of(program), *plain = plan_of(program);
   keel_plan_profile(plain, KEEL_PROFILE_OPS); /* makes values each time */
   for (int round = 0; round < 6; round++) {
@@ -279,14 +276,12 @@ TEST_THAT(kernels_write_where_memory_is_aligned) {
 
 TEST_THAT(inputs_constants_and_outputs_have_their_own) {
   static const float numbers[WIDE] = {1, -2};
-  const int64_t dims[] = {1, WIDE};
   keel_value x;
   keel_builder *b = begin(1, WIDE, &x);
   compare(b, un(b, "Neg", joined(b, un(b, "Neg", x), x)), 1, WIDE, 3);
   b = begin(1, WIDE, &x);
-  keel_tensor *tensor = create_tensor(context, KD_F32, 2, dims, numbers);
-  keel_value y = joined(b, keel_builder_constant(b, tensor), un(b, "Neg", x));
-  keel_tensor_release(tensor);
+  keel_value y = joined(b, add_constant(b, KD_F32, DIMS(1, WIDE), numbers),
+                        un(b, "Neg", x));
   compare(b, un(b, "Neg", y), 1, WIDE, 3);
   b = begin(1, WIDE, &x);
   compare(b, joined(b, un(b, "Neg", x), un(b, "Abs", x)), 1, WIDE, 3);
@@ -305,9 +300,7 @@ static keel_value conv(keel_builder *builder, keel_value x, int64_t from,
   static float numbers[64 * 64 * 9];
   for (int64_t i = 0; i < to * from * 9; i++)
     numbers[i] = (float)(i * 5 % 11 - 5) / 256;
-  keel_tensor *tensor = create_tensor(context, KD_F32, 4, dims, numbers);
-  const keel_value two[] = {x, keel_builder_constant(builder, tensor)};
-  keel_tensor_release(tensor);
+  const keel_value two[] = {x, add_constant(builder, KD_F32, 4, dims, numbers)};
   return keel_builder_op(builder, "Conv", &attr, 1, two, 2);
 }
 

@@ -38,19 +38,14 @@ static void claim_all(const kd_host *host, const kd_graph *graph, kd_claim take,
 /* |-x| + weight, with names of its own. */
 static keel_program *make_program(keel_context *context, float weight,
                                   const char *name) {
-  const int64_t four = 4;
   const float weights[] = {weight, weight, weight, weight};
-  keel_tensor *constant = floats(context, 4, weights);
   keel_builder *builder = create_builder(context, name);
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  keel_value neg = keel_builder_op(builder, "Neg", NULL, 0, &x, 1);
-  keel_value pair[] = {keel_builder_op(builder, "Abs", NULL, 0, &neg, 1),
-                       keel_builder_constant(builder, constant)};
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
+  keel_value neg = op(builder, "Neg", x, KEEL_ABSENT);
   keel_builder_output(builder, name,
-                      keel_builder_op(builder, "Add", NULL, 0, pair, 2));
-  keel_program *program = finish_program(builder);
-  keel_tensor_release(constant);
-  return program;
+                      op(builder, "Add", op(builder, "Abs", neg, KEEL_ABSENT),
+                         constant_of(builder, floats(context, 4, weights))));
+  return finish_program(builder);
 }
 
 static void run(keel_context *context, keel_device *device, float weight,

@@ -5,13 +5,12 @@
 
 #include "device/device.h"
 #include "layers/layers.h"
+#include "one_context.h"
 #include "plan/plan.h"
-#include "testing.h"
 
 #ifdef SIM_PLUGIN
 enum { ROWS = 3, COLUMNS = 13, COUNT = ROWS * COLUMNS };
 
-static keel_context *context;
 static keel_device *cpu;
 static bool elsewhere; /* plans are for cpu:0, and rules place their nodes */
 
@@ -32,9 +31,8 @@ typedef void writer(keel_builder *builder, keel_value x);
 
 static keel_plan *plan_of(writer *write, bool layouts) {
   static const char *const skip = "layout", *const rule = "[!N]*=sim:0";
-  const int64_t dims[] = {ROWS, COLUMNS};
   keel_builder *builder = create_builder(context, "layouts");
-  write(builder, keel_builder_input(builder, "x", KD_F32, 2, dims));
+  write(builder, keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, COLUMNS)));
   const keel_plan_params params = {
       .struct_size = sizeof params,
       .device = elsewhere ? cpu : keel_device_at(context, 0),
@@ -46,12 +44,11 @@ static keel_plan *plan_of(writer *write, bool layouts) {
 }
 
 static keel_status run(keel_plan *plan, uint32_t outputs, float *out) {
-  const int64_t dims[] = {ROWS, COLUMNS};
   float data[COUNT];
   keel_tensor *x = NULL, *y[2] = {NULL, NULL};
   for (int i = 0; i < COUNT; i++)
     data[i] = (float)(i * 7 % 11) / 4;
-  x = create_tensor(context, KD_F32, 2, dims, data);
+  x = create_tensor(context, KD_F32, DIMS(ROWS, COLUMNS), data);
   keel_status status = keel_plan_run(plan, &x, 1, y, outputs);
   for (uint32_t i = 0; i < outputs && status == KD_OK; i++)
     expect_ok(keel_tensor_read(y[i], out + i * COUNT, sizeof data));

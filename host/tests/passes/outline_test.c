@@ -41,13 +41,12 @@ static uint32_t calls_of(const keel_plan *plan) {
 }
 
 static keel_tensor *matrix(uint64_t *random) {
-  static const int64_t dims[] = {ROWS, COLUMNS};
   float data[COUNT];
   for (int i = 0; i < COUNT; i++) {
     *random = *random * 6364136223846793005u + 1442695040888963407u;
     data[i] = (float)(*random >> 60) - 7;
   }
-  return create_tensor(context, KD_F32, 2, dims, data);
+  return create_tensor(context, KD_F32, DIMS(ROWS, COLUMNS), data);
 }
 
 /* ---- random graphs ------------------------------------------------------------------- */
@@ -120,11 +119,9 @@ static keel_program *random_graph(uint64_t random) {
   static const int64_t dims[] = {ROWS, COLUMNS};
   keel_value values[NODES + 3];
   keel_builder *b = create_builder(context, "graph");
-  keel_tensor *c = matrix(&random);
   values[0] = keel_builder_input(b, "x", KD_F32, 2, dims);
   values[1] = keel_builder_input(b, "y", KD_F32, 2, dims);
-  values[2] = keel_builder_constant(b, c);
-  keel_tensor_release(c);
+  values[2] = constant_of(b, matrix(&random));
   values[3] = op(b, "Min", values[0], values[2]);
   values[4] = op(b, "Abs", values[1], KEEL_ABSENT);
   for (uint32_t i = 5; i < NODES + 3; i++) {
@@ -238,17 +235,14 @@ TEST_THAT(random_graphs_give_what_one_device_does) {
 static keel_value chain(keel_builder *b, keel_value x, int length) {
   for (int i = 0; i < length; i++)
     x = op(b, i % 2 ? "Add" : "Sub", x,
-           i % 2 ? x
-                 : constant_of(b, create_tensor(context, KD_F32, 0, NULL,
-                                                &(float){1})));
+           i % 2 ? x : add_constant(b, KD_F32, 0, NULL, &(float){1}));
   return x;
 }
 
 /* 2 ((2 (x - 1) - 1)) ... for each run; `skip` goes by the node elsewhere. */
 static keel_program *two_stretches(int length) {
-  static const int64_t dims[] = {ROWS, COLUMNS};
   keel_builder *b = create_builder(context, "two");
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(ROWS, COLUMNS));
   keel_value first = chain(b, x, length);
   keel_value elsewhere = op(b, "Min", first, x);
   keel_value second = chain(b, elsewhere, length);
@@ -285,7 +279,6 @@ TEST_THAT(each_stretch_is_one_launch) {
 
 /* A stretch before the change of a variable, which is read behind it. */
 TEST_THAT(variables_keep_their_order) {
-  static const int64_t dims[] = {ROWS, COLUMNS};
   (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
     keel_device *device = named(recording[i]);
@@ -295,7 +288,7 @@ TEST_THAT(variables_keep_their_order) {
     float in[COUNT], now[COUNT];
     keel_builder *b = create_builder(context, "state");
     keel_value v = keel_builder_resource(b, "v");
-    keel_value given = keel_builder_input(b, "x", KD_F32, 2, dims);
+    keel_value given = keel_builder_input(b, "x", KD_F32, DIMS(ROWS, COLUMNS));
     keel_value low = op(b, "Min", given, given);
     keel_value first = chain(b, low, 4);
     op(b, "keel::VariableAssign", v, first);
@@ -387,7 +380,6 @@ static keel_program *of_rows(void) {
 /* In a partial run what does not depend on it is there. */
 TEST_THAT(a_failure_is_only_of_what_depends_on_it) {
   static const char *const places[] = {"Min=cpu:0", "Gather=cpu:0"};
-  static const int64_t rows = ROWS;
   for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
     keel_device *device = named(recording[i]);
     if (!device) continue;
@@ -399,7 +391,7 @@ TEST_THAT(a_failure_is_only_of_what_depends_on_it) {
       bool fails = round < 4 && round % 2 == 0;
       const int64_t numbers[] = {0, 1, 2, fails ? ROWS + 5 : ROWS - 1};
       keel_tensor *in[] = {matrix(&random),
-                           create_tensor(context, KD_I64, 1, &rows, numbers)};
+                           create_tensor(context, KD_I64, DIMS(ROWS), numbers)};
       keel_tensor *out[2];
       if (round < 6) {
         assert_int_equal(

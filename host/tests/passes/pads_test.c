@@ -62,7 +62,6 @@ static keel_program *program_of(const model *m) {
   const int64_t whole = count ? 2 * count : 8;
   bool channel = m->axis_count && m->axes[0] == 1;
   const int64_t ins = IN + (channel ? m->pads[0] + m->pads[count] : 0);
-  const int64_t w_dims[] = {OUT, ins, 3, 2};
   keel_builder *b = create_builder(context, "padded");
   const keel_attr mode = KEEL_STRING("mode", m->mode);
   const keel_value pad[] = {
@@ -74,9 +73,8 @@ static keel_program *program_of(const model *m) {
       m->same ? (keel_attr)KEEL_STRING("auto_pad", "SAME_UPPER")
               : (keel_attr)KEEL_INTS("pads", 4, m->own)};
   const keel_value conv[] = {keel_builder_op(b, "Pad", &mode, 1, pad, 4),
-                             constant_numbers(b, 4, w_dims, 9)};
-  keel_builder_output(b, "y", keel_builder_op(b, "Conv", attrs, 1, conv, 2));
-  return finish_program(b);
+                             constant_numbers(b, DIMS(OUT, ins, 3, 2), 9)};
+  return program_giving(b, keel_builder_op(b, "Conv", attrs, 1, conv, 2));
 }
 
 TEST_THAT(zeros_go_into_convolutions) {

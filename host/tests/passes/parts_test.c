@@ -39,8 +39,7 @@ static keel_tensor *pattern(uint32_t rank, const int64_t *dims, int seed) {
 }
 
 static void read(keel_plan *plan, keel_tensor *in, float *out, uint64_t bytes) {
-  keel_tensor *got = NULL;
-  expect_ok(keel_plan_run(plan, &in, 1, &got, 1));
+  keel_tensor *got = output_of(plan, &in, 1);
   expect_ok(keel_tensor_read(got, out, bytes));
   keel_tensor_release(got);
 }
@@ -76,13 +75,12 @@ static void compare(keel_builder *builder, keel_device *device, uint32_t rank,
 }
 
 static keel_value one_int(keel_builder *builder, int64_t value) {
-  return constant_of(builder, create_tensor(context, KD_I64, 0, NULL, &value));
+  return add_constant(builder, KD_I64, 0, NULL, &value);
 }
 
 /* One row of the first dimension. */
 static keel_value row(keel_builder *builder, keel_value value, int64_t index) {
-  const keel_value in[] = {value, one_int(builder, index)};
-  return keel_builder_op(builder, "Gather", NULL, 0, in, 2);
+  return op(builder, "Gather", value, one_int(builder, index));
 }
 
 static keel_value turn(keel_builder *builder, keel_value value, int64_t a,
@@ -171,8 +169,8 @@ static void see(keel_builder *builder, seen *at, int way) {
     at->rank--;
   }
   if (way == TWICE) { /* in a dimension of its own */
-    const keel_value in[] = {at->value, add_ints(builder, at->rank + 1, ones)};
-    at->value = keel_builder_op(builder, "Expand", NULL, 0, in, 2);
+    at->value =
+        op(builder, "Expand", at->value, add_ints(builder, at->rank + 1, ones));
     memmove(at->dims + 1, at->dims, sizeof *at->dims * at->rank);
     at->dims[0] = 2;
     at->rank++;
@@ -188,8 +186,7 @@ TEST_THAT(parts_of_parts) {
     for (int i = ways, left = 3; left; i /= WAYS, left--)
       see(builder, &at, i % WAYS);
     float one = 1;
-    keel_value more =
-        constant_of(builder, create_tensor(context, KD_F32, 0, NULL, &one));
+    keel_value more = add_constant(builder, KD_F32, 0, NULL, &one);
     keel_builder_output(builder, "y", op(builder, "Add", at.value, more));
     compare(builder, NULL, 4, dims,
             sizeof(float) * (uint64_t)elements_of(at.rank, at.dims), ANY_PARTS);
@@ -205,10 +202,9 @@ TEST_THAT(split_expand_and_gather_are_parts) {
   expect_ok(keel_builder_op_n(builder, "Split", &axis, 1, in, 2, pieces, 2));
   keel_value sum = op(builder, "Add", pieces[1], pieces[0]); /* 4 x 5 */
   const keel_value up[] = {pieces[1], add_ints(builder, 3, wide)};
-  const keel_value other[] = {op(builder, "Neg", sum, KEEL_ABSENT), up[1]};
   keel_value all =
       op(builder, "Mul", keel_builder_op(builder, "Expand", NULL, 0, up, 2),
-         keel_builder_op(builder, "Expand", NULL, 0, other, 2));
+         op(builder, "Expand", op(builder, "Neg", sum, KEEL_ABSENT), up[1]));
   keel_builder_output(builder, "y",
                       op(builder, "Max", row(builder, all, -2), sum));
   /* pieces[1] is apart and read more than once: both pieces are copies */
@@ -311,10 +307,9 @@ TEST_THAT(parts_of_what_comes_from_afar) {
   atomic_store(&toy_of(TOY("queue"))->naps, 1);
   keel_builder *builder = create_builder(both, "afar");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
-  keel_builder_output(
-      builder, "y",
+  keel_program *program = program_giving(
+      builder,
       op(builder, "MatMul", x, op(builder, "Transpose", x, KEEL_ABSENT)));
-  keel_program *program = finish_program(builder);
   keel_plan *plan = plan_of(program, near, true);
   assert_int_equal(parts, 1);
   here = create_tensor(both, KD_F32, 2, dims, data);

@@ -11,7 +11,7 @@ static keel_value x; /* [ROWS, LINE] */
 
 static keel_value constant(uint32_t rank, const int64_t *dims,
                            const float *list) {
-  return constant_of(builder, create_tensor(context, KD_F32, rank, dims, list));
+  return add_constant(builder, KD_F32, rank, dims, list);
 }
 
 static keel_value number(double of) {
@@ -37,8 +37,7 @@ static keel_value two(const char *op, keel_value a, keel_value b) {
 
 static keel_value mean(keel_value of) {
   const int64_t one_dim[] = {1}, axis[] = {-1};
-  keel_value axes =
-      constant_of(builder, create_tensor(context, KD_I64, 1, one_dim, axis));
+  keel_value axes = add_constant(builder, KD_I64, 1, one_dim, axis);
   return two("ReduceMean", of, axes);
 }
 

@@ -19,16 +19,14 @@ SETUP(open_both) {
 
 /* Relu, then Add of it to itself; Add is built in the scope of `add_on`. */
 static keel_program *two_ops(keel_device *add_on) {
-  const int64_t four = 4;
   keel_builder *builder = create_builder(context, "two");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  x = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
+  x = op(builder, "Relu", x, KEEL_ABSENT);
   keel_value pair[] = {x, x};
   if (add_on) expect_ok(keel_device_push(add_on));
   x = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
   if (add_on) keel_device_pop();
-  keel_builder_output(builder, "y", x);
-  return finish_program(builder);
+  return program_giving(builder, x);
 }
 
 /* Runs the program and checks that Relu and Add ran on these devices. */
@@ -159,11 +157,10 @@ static keel_tensor *filled(uint32_t rank, const int64_t *dims, float with) {
 /* The device on which the plan's `op` runs. */
 static void expect_place(keel_plan *plan, keel_tensor *x, const char *op,
                          const char *place) {
-  keel_tensor *y = NULL;
   keel_profile_line line;
   bool seen = false;
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
     if (!strcmp(line.op, op)) {
       assert_string_equal(line.device, place);
@@ -177,12 +174,9 @@ static void expect_place(keel_plan *plan, keel_tensor *x, const char *op,
 
 /* One op of 1000 elements, each in a line of its own. */
 static keel_program *one_op(const char *name) {
-  const int64_t dims[] = {1000};
   keel_builder *builder = create_builder(context, name);
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, name, NULL, 0, &x, 1));
-  return finish_program(builder);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(1000));
+  return program_giving(builder, op(builder, name, x, KEEL_ABSENT));
 }
 
 static void expect_op_on(const char *name, keel_device *device) {
@@ -231,12 +225,11 @@ TEST_THAT(a_constant_has_no_way_to_go) {
   keel_builder *builder = create_builder(context, "large");
   keel_value in = keel_builder_input(builder, "x", KD_F32, 0, NULL);
   expect_ok(keel_device_push(queue));
-  keel_value there = keel_builder_op(builder, "Relu", NULL, 0, &in, 1);
+  keel_value there = op(builder, "Relu", in, KEEL_ABSENT);
   keel_device_pop();
-  keel_value pair[] = {keel_builder_constant(builder, large), there};
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Mul", NULL, 0, pair, 2));
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(
+      builder,
+      op(builder, "Mul", keel_builder_constant(builder, large), there));
   keel_plan *plan = create_plan(program, &params);
   expect_place(plan, x, "Mul", "queue:0");
   keel_plan_release(plan);
@@ -258,9 +251,8 @@ TEST_THAT(ops_of_two_devices_are_not_fused) {
     if (apart) expect_ok(keel_device_push(queue));
     keel_value y = keel_builder_op(builder, "Conv", NULL, 0, pair, 2);
     if (apart) keel_device_pop();
-    y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
-    keel_builder_output(builder, "y", y);
-    keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = cpu));
+    y = op(builder, "Relu", y, KEEL_ABSENT);
+    keel_plan *plan = plan_giving(builder, y, PLAN_PARAMS(.device = cpu));
     expect_place(plan, x, apart ? "Relu" : "FusedConv", "cpu:0");
     RELEASE(plan, weights, x);
   }
@@ -268,21 +260,17 @@ TEST_THAT(ops_of_two_devices_are_not_fused) {
 
 /* Two ops that would be one, were they not placed apart. */
 TEST_THAT(equal_ops_stay_where_they_were_placed) {
-  const int64_t four = 4;
   keel_profile_line line;
   int seen[2] = {0};
   keel_builder *builder = create_builder(context, "apart");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  keel_value here = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
+  keel_value here = op(builder, "Relu", x, KEEL_ABSENT);
   expect_ok(keel_device_push(queue));
-  keel_value there = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
+  keel_value there = op(builder, "Relu", x, KEEL_ABSENT);
   keel_device_pop();
-  keel_value pair[] = {here, there};
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Add", NULL, 0, pair, 2));
-  keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = cpu));
-  keel_tensor *in = floats(context, 4, data), *y = NULL;
-  expect_ok(keel_plan_run(plan, &in, 1, &y, 1));
+  keel_plan *plan = plan_giving(builder, op(builder, "Add", here, there),
+                                PLAN_PARAMS(.device = cpu));
+  keel_tensor *in = floats(context, 4, data), *y = output_of(plan, &in, 1);
   expect_floats(y, want, 4);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
     if (!strcmp(line.op, "Relu")) seen[!strcmp(line.device, "queue:0")]++;
@@ -332,10 +320,9 @@ TEST_THAT(each_device_has_its_share_of_the_profile) {
  * they are the device's. With a trace beside, too. */
 TEST_THAT(each_op_has_its_time_by_the_clock) {
   keel_context *timed = open_with(SIM_PLUGIN, CPU_PLUGIN, 1), *before = context;
-  keel_device *sim = NULL;
   keel_profile_device d;
   keel_profile_line line;
-  expect_ok(keel_device_find(timed, "sim", &sim));
+  keel_device *sim = find_device(timed, "sim");
   context = timed; /* for the helpers */
   keel_program *program = two_ops(NULL);
   keel_tensor *x = floats(context, 4, data), *y = NULL;

@@ -4,16 +4,14 @@
 
 #include <kd/kd.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "layers/layers.h"
+#include "one_context.h"
 #include "program/function.h"
-#include "testing.h"
 #include "toy/toy.h"
 
 enum { SIZE = 4, MOST = 40 };
 
-static keel_context *context;
 static keel_device *device;
 static toy_state *toy;
 static char shown[64];   /* the names of the nodes that were shown */
@@ -24,34 +22,32 @@ static void note_warning(void *unused, uint32_t level, const char *line) {
   if (level == KD_LOG_WARNING) snprintf(warned, sizeof warned, "%s", line);
 }
 
-/* state: the layers to be put on. */
-static int open_all(void **state) {
+static int open_with_layers(const char *layers) {
   setenv("KEEL_LOG", "warning", 1);
-  expect_ok(keel_layers_set(*state ? *state : ""));
+  expect_ok(keel_layers_set(layers));
   context = open_logged(CPU_PLUGIN, TOY("compiler"), 1, note_warning);
   expect_ok(keel_device_find(context, "compiler", &device));
   toy = toy_of(TOY("compiler"));
   assert_non_null(toy);
-  return 0;
-}
-
-static int open_layered(void **state) {
-  *state = (void *)(uintptr_t) "validation,fault:region.enqueue=3:ABORTED";
-  return open_all(state);
-}
-
-SETUP(close_all) {
-  keel_close(context);
-  return keel_layers_set("") == KD_OK ? 0 : -1;
-}
-
-SETUP(reset) {
   toy->claim = NULL;
   toy->compiles = KD_OK;
   atomic_store(&toy->made, 0);
   atomic_store(&toy->launched, 0);
   *shown = *warned = 0;
   return 0;
+}
+
+SETUP(open_all) {
+  return open_with_layers("");
+}
+
+SETUP(open_layered) {
+  return open_with_layers("validation,fault:region.enqueue=3:ABORTED");
+}
+
+SETUP(close_all) {
+  keel_close(context);
+  return keel_layers_set("") == KD_OK ? 0 : -1;
 }
 
 /* ---- claims by a list ------------------------------------------------------------ */
@@ -174,7 +170,7 @@ static void expect_same(const char *const *lines, const wish *list,
   assert_int_equal(atomic_load(&toy->live), 0);
 }
 
-LISTED_TEST(a_claim_becomes_one_op) {
+TEST_THAT(a_claim_becomes_one_op) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       " d Mul c b", NULL};
   static const wish list[] = {{"abcd", KD_OK}, {NULL, KD_OK}};
@@ -182,7 +178,7 @@ LISTED_TEST(a_claim_becomes_one_op) {
 }
 
 /* Profiles and errors say what a region is of. */
-LISTED_TEST(a_region_is_named_after_its_ops) {
+TEST_THAT(a_region_is_named_after_its_ops) {
   static const char *const lines[] = {" a Neg x",   " b Abs a", " c Add b x",
                                       " d Mul c b", " e Neg d", " f Abs e",
                                       " g Neg f",   "*h Abs g", "*i Add h x",
@@ -206,7 +202,7 @@ LISTED_TEST(a_region_is_named_after_its_ops) {
   RELEASE(plan, program);
 }
 
-LISTED_TEST(what_is_needed_elsewhere_is_an_output) {
+TEST_THAT(what_is_needed_elsewhere_is_an_output) {
   static const char *const lines[] = {"*a Neg x",   "*b Abs a", " c Add b x",
                                       " d Mul c b", " e Neg d", " f Add e c",
                                       NULL};
@@ -214,7 +210,7 @@ LISTED_TEST(what_is_needed_elsewhere_is_an_output) {
   expect_same(lines, list, NULL, 2);
 }
 
-LISTED_TEST(a_claim_that_is_no_part_is_refused) {
+TEST_THAT(a_claim_that_is_no_part_is_refused) {
   static const char *const lines[] = {" a Neg x",   " b Abs a",   " c Neg b",
                                       " d Abs c",   " e Add d c", " f Neg e",
                                       " g Add f b", NULL};
@@ -248,7 +244,7 @@ LISTED_TEST(a_claim_that_is_no_part_is_refused) {
 
 /* a and d share x, b and c share x, too; a -> b and c -> d: each pair is a part, but not
  * both. */
-LISTED_TEST(two_claims_that_need_each_other_are_not_taken) {
+TEST_THAT(two_claims_that_need_each_other_are_not_taken) {
   static const char *const lines[] = {" a Add x x", "*b Add a x", " c Mul x x",
                                       "*d Add c x", " e Add b d", NULL};
   static const wish list[] = {{"ad", KD_OK},
@@ -260,7 +256,7 @@ LISTED_TEST(two_claims_that_need_each_other_are_not_taken) {
 }
 
 /* c runs elsewhere: a path leaves the device and comes back. */
-LISTED_TEST(another_devices_nodes_are_shown_only) {
+TEST_THAT(another_devices_nodes_are_shown_only) {
   static const char *const lines[] = {" a Neg x",   " b Abs a",   " c Relu b",
                                       " d Add b c", " e Mul d a", NULL};
   static const wish list[] = {{"bd", KD_INVALID_ARGUMENT},
@@ -274,7 +270,7 @@ LISTED_TEST(another_devices_nodes_are_shown_only) {
   assert_string_equal(shown, "abcde");
 }
 
-LISTED_TEST(what_is_not_compiled_runs_op_by_op) {
+TEST_THAT(what_is_not_compiled_runs_op_by_op) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
@@ -286,7 +282,7 @@ LISTED_TEST(what_is_not_compiled_runs_op_by_op) {
   assert_non_null(strstr(warned, "compiler: not today"));
 }
 
-LISTED_TEST(a_compilers_failure_is_the_plans) {
+TEST_THAT(a_compilers_failure_is_the_plans) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
@@ -317,7 +313,7 @@ static keel_plan *plan_open(keel_program *program, const wish *of_sizes) {
 }
 
 /* Sizes are not known when the plan is made, but when a shape comes again. */
-LISTED_TEST(open_sizes_are_compiled_when_they_come_again) {
+TEST_THAT(open_sizes_are_compiled_when_they_come_again) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
@@ -339,7 +335,7 @@ LISTED_TEST(open_sizes_are_compiled_when_they_come_again) {
   assert_int_equal(atomic_load(&toy->live), 0);
 }
 
-LISTED_TEST(what_fails_for_a_size_is_said_and_runs_op_by_op) {
+TEST_THAT(what_fails_for_a_size_is_said_and_runs_op_by_op) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
@@ -360,7 +356,7 @@ LISTED_TEST(what_fails_for_a_size_is_said_and_runs_op_by_op) {
 
 /* A region's input was folded, and the dead node that had made it reads what the region
  * makes. */
-LISTED_TEST(dead_nodes_make_no_cycle) {
+TEST_THAT(dead_nodes_make_no_cycle) {
   keel_arena arena = {0};
   keel_function *list = NULL, *f = NULL;
   uint32_t x, y, r, t;
@@ -398,7 +394,7 @@ LISTED_TEST(dead_nodes_make_no_cycle) {
 }
 
 /* One region for all sizes: the host tells its outputs' types at each launch. */
-LISTED_TEST(a_region_may_be_of_any_size) {
+TEST_THAT(a_region_may_be_of_any_size) {
   static const char *const lines[] = {" a Neg x", " s Shape x",
                                       "*b Reshape a s", " c Add b x", NULL};
   static const wish list[] = {{"asbc", KD_OK}, {NULL, KD_OK}};
@@ -421,7 +417,7 @@ LISTED_TEST(a_region_may_be_of_any_size) {
 }
 
 /* What is random, and what depends on data so that nobody can make room for it. */
-LISTED_TEST(what_no_launch_can_give_is_refused) {
+TEST_THAT(what_no_launch_can_give_is_refused) {
   static const char *const lines[] = {" a Neg x", " r Bernoulli a",
                                       "*n NonZero a", " c Add r x", NULL};
   static const wish list[] = {{"an", KD_UNIMPLEMENTED},
@@ -437,45 +433,24 @@ LISTED_TEST(what_no_launch_can_give_is_refused) {
   keel_program_release(program);
 }
 
-/* A program with branches or a body, which a builder does not make. */
-static keel_program *read_text(const char *text) {
-  char path[] = "/tmp/keel-text-XXXXXX";
-  int file = mkstemp(path);
-  ssize_t size = (ssize_t)strlen(text);
-  assert_int_equal(write(file, text, (size_t)size), size);
-  close(file);
-  keel_program *program = load_program(context, path);
-  unlink(path);
-  return program;
-}
-
-/* An If with what it captures. */
-static keel_program *read_if(void) {
-  return read_text(
-      "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
-      "  ^bb0(%x: tensor<4xf32>, %yes: tensor<i1>):\n"
-      "    %a = \"onnx.Neg\"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n"
-      "    %b = \"onnx.If\"(%yes, %a, %a, %x) ({\n"
-      "    ^bb0(%p: tensor<4xf32>):\n"
-      "      %q = \"onnx.Abs\"(%p) : (tensor<4xf32>) -> tensor<4xf32>\n"
-      "      \"keel.return\"(%q) : (tensor<4xf32>) -> ()\n"
-      "    }, {\n"
-      "    ^bb0(%r: tensor<4xf32>, %s: tensor<4xf32>):\n"
-      "      %t = \"onnx.Mul\"(%r, %s) : (tensor<4xf32>, tensor<4xf32>) ->"
-      " tensor<4xf32>\n"
-      "      \"keel.return\"(%t) : (tensor<4xf32>) -> ()\n"
-      "    }) {keel.graphs = [{attribute = \"then_branch\", captures = 1 : "
-      "i64},"
-      " {attribute = \"else_branch\", captures = 2 : i64}]} : (tensor<i1>,"
-      " tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>\n"
-      "    %c = \"onnx.Add\"(%b, %a) : (tensor<4xf32>, tensor<4xf32>) ->"
-      " tensor<4xf32>\n"
-      "    \"keel.return\"(%c) : (tensor<4xf32>) -> ()\n"
-      "  }) {version = 1 : i64, name = \"choice\", inputs = [\"x\", \"yes\"],"
-      " input_types = [tensor<4xf32>, tensor<i1>], outputs = [\"c\"],"
-      " output_types = [tensor<4xf32>]} : () -> ()\n"
-      "}) : () -> ()\n");
-}
+/* An If with what it captures, which a builder does not make. */
+static const char choice[] =
+    "\"keel.program\"() ({\n^bb0(%x: tensor<4xf32>, %yes: tensor<i1>):\n"
+    "%a = \"onnx.Neg\"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n"
+    "%b = \"onnx.If\"(%yes, %a, %a, %x) ({\n"
+    "^bb0(%p: tensor<4xf32>):\n"
+    "%q = \"onnx.Abs\"(%p) : (tensor<4xf32>) -> tensor<4xf32>\n"
+    "\"keel.return\"(%q) : (tensor<4xf32>) -> ()\n}, {\n"
+    "^bb0(%r: tensor<4xf32>, %s: tensor<4xf32>):\n"
+    "%t = \"onnx.Mul\"(%r, %s) : (tensor<4xf32>, tensor<4xf32>) ->"
+    " tensor<4xf32>\n"
+    "\"keel.return\"(%t) : (tensor<4xf32>) -> ()\n"
+    "}) {keel.graphs = [{attribute = \"then_branch\", captures = 1 : i64},"
+    " {attribute = \"else_branch\", captures = 2 : i64}]} : (tensor<i1>,"
+    " tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>\n"
+    "%c = \"onnx.Add\"(%b, %a) : (tensor<4xf32>, tensor<4xf32>) ->"
+    " tensor<4xf32>\n"
+    "\"keel.return\"(%c) : (tensor<4xf32>) -> ()\n}) : () -> ()\n";
 
 static uint32_t graphs_seen, branch_claims;
 
@@ -497,8 +472,8 @@ static void claim_main(const kd_host *host, const kd_graph *graph,
   if (is_main && take(to, &part) != KD_OK) fail_msg("%s", keel_message());
 }
 
-LISTED_TEST(an_if_is_taken_with_its_graphs) {
-  keel_program *program = read_if();
+TEST_THAT(an_if_is_taken_with_its_graphs) {
+  keel_program *program = load_text(context, choice);
   float data[SIZE] = {-2, -0.5f, 1, 3}, got[SIZE];
   toy->claim = claim_main;
   graphs_seen = branch_claims = 0;
@@ -542,28 +517,21 @@ static void claim_body(const kd_host *host, const kd_graph *graph,
   expect_ok(take(to, &part));
 }
 
-LISTED_TEST(a_loops_body_is_shown) {
-  keel_program *program = read_text(
-      "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
-      "  ^bb0(%x: tensor<4xf32>):\n"
-      "    %three = \"keel.constant\"() {value = dense<3> : tensor<i64>} : () "
-      "->"
+TEST_THAT(a_loops_body_is_shown) {
+  keel_program *program = load_text(
+      context,
+      "\"keel.program\"() ({\n^bb0(%x: tensor<4xf32>):\n"
+      "%three = \"keel.constant\"() {value = dense<3> : tensor<i64>} : () ->"
       " tensor<i64>\n"
-      "    %yes = \"keel.constant\"() {value = dense<true> : tensor<i1>} : () "
-      "->"
+      "%yes = \"keel.constant\"() {value = dense<true> : tensor<i1>} : () ->"
       " tensor<i1>\n"
-      "    %y = \"onnx.Loop\"(%three, %yes, %x) ({\n"
-      "    ^bb0(%i: tensor<i64>, %c: tensor<i1>, %v: tensor<*xf32>):\n"
-      "      %n = \"onnx.Neg\"(%v) : (tensor<*xf32>) -> tensor<*xf32>\n"
-      "      \"keel.return\"(%c, %n) : (tensor<i1>, tensor<*xf32>) -> ()\n"
-      "    }) {keel.graphs = [{attribute = \"body\", captures = 0 : i64}]} :"
+      "%y = \"onnx.Loop\"(%three, %yes, %x) ({\n"
+      "^bb0(%i: tensor<i64>, %c: tensor<i1>, %v: tensor<*xf32>):\n"
+      "%n = \"onnx.Neg\"(%v) : (tensor<*xf32>) -> tensor<*xf32>\n"
+      "\"keel.return\"(%c, %n) : (tensor<i1>, tensor<*xf32>) -> ()\n"
+      "}) {keel.graphs = [{attribute = \"body\", captures = 0 : i64}]} :"
       " (tensor<i64>, tensor<i1>, tensor<4xf32>) -> tensor<4xf32>\n"
-      "    \"keel.return\"(%y) : (tensor<4xf32>) -> ()\n"
-      "  }) {version = 1 : i64, name = \"rounds\", inputs = [\"x\"], "
-      "input_types ="
-      " [tensor<4xf32>], outputs = [\"y\"], output_types = [tensor<4xf32>]} : "
-      "()"
-      " -> ()\n}) : () -> ()\n");
+      "\"keel.return\"(%y) : (tensor<4xf32>) -> ()\n}) : () -> ()\n");
   float got[SIZE];
   toy->claim = claim_body;
   keel_plan *plan = plan_of(program, NULL, NULL);
@@ -575,7 +543,7 @@ LISTED_TEST(a_loops_body_is_shown) {
 }
 
 /* The layers stand before a compiler, too. */
-LISTED_TEST(layers_see_regions) {
+TEST_BETWEEN(layers_see_regions, open_layered, close_all) {
   static const char *const lines[] = {" a Neg x", " b Abs a", NULL};
   static const wish list[] = {{"ab", KD_OK}, {NULL, KD_OK}};
   uint32_t errors = keel_layers_errors();
@@ -686,7 +654,7 @@ static void by_chance(const kd_host *host, const kd_graph *graph, kd_claim take,
   }
 }
 
-LISTED_TEST(any_claims_of_any_program) {
+TEST_THAT(any_claims_of_any_program) {
   for (uint32_t round = 0; round < 300; round++) {
     static const char *const ops[] = {"Neg", "Abs", "Add", "Mul"};
     char text[MOST][24];
@@ -724,26 +692,6 @@ LISTED_TEST(any_claims_of_any_program) {
 
 int main(void) {
   setenv("XDG_CACHE_HOME", "/dev/null/none", 1); /* each run compiles anew */
-#define TEST(name) cmocka_unit_test_setup(name, reset)
-  const struct CMUnitTest tests[] = {
-      TEST(a_claim_becomes_one_op),
-      TEST(a_region_is_named_after_its_ops),
-      TEST(what_is_needed_elsewhere_is_an_output),
-      TEST(a_claim_that_is_no_part_is_refused),
-      TEST(two_claims_that_need_each_other_are_not_taken),
-      TEST(another_devices_nodes_are_shown_only),
-      TEST(what_is_not_compiled_runs_op_by_op),
-      TEST(a_compilers_failure_is_the_plans),
-      TEST(open_sizes_are_compiled_when_they_come_again),
-      TEST(what_fails_for_a_size_is_said_and_runs_op_by_op),
-      TEST(dead_nodes_make_no_cycle),
-      TEST(a_region_may_be_of_any_size),
-      TEST(what_no_launch_can_give_is_refused),
-      TEST(an_if_is_taken_with_its_graphs),
-      TEST(a_loops_body_is_shown),
-      TEST(any_claims_of_any_program),
-  };
-  const struct CMUnitTest layered[] = {TEST(layers_see_regions)};
-  return cmocka_run_group_tests(tests, open_all, close_all) +
-         cmocka_run_group_tests(layered, open_layered, close_all);
+  around_each(open_all, close_all);
+  return tests_run(NULL, NULL);
 }

@@ -13,7 +13,7 @@ typedef struct model {
 } model;
 
 static keel_value transpose(keel_builder *b, keel_value x) {
-  return keel_builder_op(b, "Transpose", NULL, 0, &x, 1);
+  return op(b, "Transpose", x, KEEL_ABSENT);
 }
 
 static keel_program *program_of(const model *m, keel_tensor **x) {

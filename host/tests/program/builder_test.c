@@ -2,13 +2,14 @@
 #include <unistd.h>
 
 #define WORKERS 2
+#include "files.h"
 #include "with_cpu.h"
 
 static const int64_t one_dim[] = {2};
 
 static keel_value scalar(keel_builder *builder, kd_dtype dtype,
                          const void *data) {
-  return constant_of(builder, create_tensor(context, dtype, 0, NULL, data));
+  return add_constant(builder, dtype, 0, NULL, data);
 }
 
 static keel_value f32(keel_builder *builder, float value) {
@@ -27,20 +28,13 @@ static keel_value vector(keel_builder *builder, const char *name) {
   return keel_builder_input(builder, name, KD_F32, 1, one_dim);
 }
 
-static keel_builder *body_of(keel_builder *outer, const char *name) {
-  keel_builder *body = NULL;
-  expect_ok(keel_builder_body(outer, name, &body));
-  return body;
-}
-
 /* Runs a plan on two floats and a bool. */
 static void expect_if(keel_plan *plan, bool which, float a, float b) {
   static const float x[] = {1, 2};
   const float want[] = {a, b};
   keel_tensor *in[] = {create_tensor(context, KD_BOOL, 0, NULL, &which),
                        floats(context, 2, x)};
-  keel_tensor *out = NULL;
-  expect_ok(keel_plan_run(plan, in, 2, &out, 1));
+  keel_tensor *out = output_of(plan, in, 2);
   expect_floats(out, want, 2);
   keel_tensor_release(out);
   release_all(in, 2);
@@ -52,8 +46,8 @@ static keel_builder *build_if(void) {
   keel_value which = keel_builder_input(builder, "which", KD_BOOL, 0, NULL);
   keel_value x = vector(builder, "x");
   keel_value more = op(builder, "Add", x, f32(builder, 10));
-  keel_builder *then = body_of(builder, "then");
-  keel_builder *other = body_of(builder, "else");
+  keel_builder *then = create_body(builder, "then");
+  keel_builder *other = create_body(builder, "else");
   keel_builder_output(
       then, "y",
       op(then, "Identity", keel_builder_capture(then, more), KEEL_ABSENT));
@@ -81,7 +75,7 @@ TEST_THAT(branches) {
 TEST_THAT(branches_in_a_file) {
   for (uint32_t flags = 0; flags <= KEEL_SAVE_TEXT; flags++) {
     char path[] = "/tmp/keel-builder-XXXXXX";
-    close(mkstemp(path));
+    make_file(path);
     keel_program *made = finish_program(build_if());
     assert_int_equal(keel_program_op_count(made), 4);
     expect_ok(keel_program_save(made, path, flags));
@@ -100,11 +94,12 @@ TEST_THAT(branches_in_a_file) {
 TEST_THAT(loop_around_branches) {
   keel_builder *builder = create_builder(context, "nested");
   keel_value x = vector(builder, "x");
-  keel_builder *body = body_of(builder, "body");
+  keel_builder *body = create_body(builder, "body");
   keel_value round = keel_builder_input(body, "i", KD_I64, 0, NULL);
   keel_value cond = keel_builder_input(body, "cond", KD_BOOL, 0, NULL);
   keel_value v = vector(body, "v"), outer = keel_builder_capture(body, x);
-  keel_builder *then = body_of(body, "then"), *other = body_of(body, "else");
+  keel_builder *then = create_body(body, "then"),
+               *other = create_body(body, "else");
   keel_builder_output(then, "w",
                       op(then, "Add", keel_builder_capture(then, v),
                          keel_builder_capture(then, outer)));
@@ -144,7 +139,7 @@ TEST_THAT(scan) {
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   static const float zeros[2] = {0};
   keel_value start = constant_of(builder, floats(context, 2, zeros));
-  keel_builder *body = body_of(builder, "body");
+  keel_builder *body = create_body(builder, "body");
   keel_value sum = vector(body, "sum");
   sum = op(body, "Add", sum, vector(body, "row"));
   keel_builder_output(body, "sum", sum);
@@ -158,8 +153,7 @@ TEST_THAT(scan) {
   keel_builder_output(builder, "sums", out[1]);
   keel_plan *plan = finish_plan(builder, NULL);
   keel_tensor *given = create_tensor(context, KD_F32, 2, dims, rows);
-  keel_tensor *got = NULL;
-  expect_ok(keel_plan_run(plan, &given, 1, &got, 1));
+  keel_tensor *got = output_of(plan, &given, 1);
   expect_floats(got, sums, 6);
   RELEASE(got, given, plan);
 }
@@ -168,7 +162,7 @@ TEST_THAT(scan) {
 
 /* i < limit, which stands outside. */
 static keel_builder *below(keel_builder *builder, keel_value limit) {
-  keel_builder *condition = body_of(builder, "condition");
+  keel_builder *condition = create_body(builder, "condition");
   keel_value i = keel_builder_input(condition, "i", KD_I64, 0, NULL);
   vector(condition, "v");
   keel_builder_output(
@@ -179,7 +173,7 @@ static keel_builder *below(keel_builder *builder, keel_value limit) {
 
 /* i, v -> i + 1, v * factor, where the factor stands outside. */
 static keel_builder *times(keel_builder *builder, keel_value factor) {
-  keel_builder *body = body_of(builder, "body");
+  keel_builder *body = create_body(builder, "body");
   keel_value i = keel_builder_input(body, "i", KD_I64, 0, NULL);
   keel_value v = vector(body, "v");
   keel_builder_output(body, "i", op(body, "Add", i, i64(body, 1)));
@@ -242,7 +236,7 @@ TEST_THAT(while_in_while) {
   keel_value x = vector(builder, "x");
   keel_value factor = keel_builder_input(builder, "factor", KD_F32, 0, NULL);
   keel_builder *condition = below(builder, limit);
-  keel_builder *body = body_of(builder, "outer");
+  keel_builder *body = create_body(builder, "outer");
   keel_value i = keel_builder_input(body, "i", KD_I64, 0, NULL), inner[2];
   keel_value v = vector(body, "v");
   expect_ok(add_while(body, keel_builder_capture(body, limit), v,
@@ -275,8 +269,8 @@ TEST_THAT(bodies_that_are_left) {
   keel_builder *builder = create_builder(context, "left");
   keel_value x = vector(builder, "x");
   keel_builder_output(builder, "x", x);
-  keel_builder *body = body_of(builder, "nobody's"), *none = NULL;
-  keel_builder *inner = body_of(body, "inner");
+  keel_builder *body = create_body(builder, "nobody's"), *none = NULL;
+  keel_builder *inner = create_body(body, "inner");
   keel_builder_output(body, "y", vector(body, "y"));
   keel_program *program = NULL;
   expect_fails(keel_builder_finish(body, &program), KD_FAILED_PRECONDITION,
@@ -300,14 +294,14 @@ TEST_THAT(dropped_bodies) {
   keel_builder *builder = create_builder(context, "dropped");
   keel_value x = vector(builder, "x");
   keel_value factor = f32(builder, 3), out[2];
-  keel_builder *body = body_of(builder, "dropped"), *inner = NULL;
+  keel_builder *body = create_body(builder, "dropped"), *inner = NULL;
   expect_ok(add_while(body, i64(body, 3), keel_builder_capture(body, x),
                       keel_builder_capture(body, factor), out));
   expect_ok(keel_builder_body(body, "inner", &inner));
   op(inner, "Neg", keel_builder_capture(inner, out[1]), KEEL_ABSENT);
   RELEASE(body, inner);
-  keel_builder_output(builder, "y", op(builder, "Neg", x, KEEL_ABSENT));
-  keel_program *program = finish_program(builder);
+  keel_program *program =
+      program_giving(builder, op(builder, "Neg", x, KEEL_ABSENT));
   assert_int_equal(keel_program_op_count(program), 1);
   keel_program_release(program);
 }
@@ -315,7 +309,7 @@ TEST_THAT(dropped_bodies) {
 TEST_THAT(misused_bodies) {
   keel_builder *builder = create_builder(context, "twice");
   keel_value x = vector(builder, "x"), condition = yes(builder);
-  keel_builder *body = body_of(builder, "one");
+  keel_builder *body = create_body(builder, "one");
   keel_builder_output(body, "y", keel_builder_capture(body, x));
   const keel_attr twice[] = {KEEL_BODY("then_branch", body),
                              KEEL_BODY("else_branch", body)};
@@ -326,7 +320,7 @@ TEST_THAT(misused_bodies) {
 
   builder = create_builder(context, "another's");
   keel_builder *other = create_builder(context, "other");
-  body = body_of(other, "one");
+  body = create_body(other, "one");
   keel_builder_output(body, "y", f32(body, 1));
   const keel_attr foreign = KEEL_BODY("body", body);
   const keel_value in[] = {i64(builder, 3), KEEL_ABSENT};
@@ -342,7 +336,7 @@ TEST_THAT(misused_bodies) {
 
 TEST_THAT(bodies_that_fail) {
   keel_builder *builder = create_builder(context, "fails");
-  keel_builder *body = body_of(builder, "one");
+  keel_builder *body = create_body(builder, "one");
   op(body, "Nonsense", f32(body, 1), KEEL_ABSENT);
   keel_builder_output(body, "y", f32(body, 1));
   const keel_attr attr = KEEL_BODY("body", body);
@@ -351,15 +345,15 @@ TEST_THAT(bodies_that_fail) {
   keel_builder_destroy(body);
 
   builder = create_builder(context, "empty");
-  body = body_of(builder, "nothing");
+  body = create_body(builder, "nothing");
   const keel_attr empty = KEEL_BODY("body", body);
   keel_builder_op(builder, "Loop", &empty, 1, NULL, 0);
   expect_failed(builder, KD_INVALID_ARGUMENT, "\"nothing\" has no output");
   keel_builder_destroy(body);
 
   builder = create_builder(context, "numbers");
-  keel_builder *condition = body_of(builder, "condition");
-  body = body_of(builder, "body");
+  keel_builder *condition = create_body(builder, "condition");
+  body = create_body(builder, "body");
   keel_builder_output(condition, "c", yes(condition));
   keel_builder_output(body, "y", vector(body, "v"));
   keel_value x = vector(builder, "x"), out = 0;
@@ -374,10 +368,8 @@ TEST_THAT(bodies_that_fail) {
 
 static void run_ints(keel_builder *builder, keel_value y, const float *in,
                      int64_t count, const float *want, int64_t wanted) {
-  keel_builder_output(builder, "y", y);
-  keel_plan *plan = finish_plan(builder, NULL);
-  keel_tensor *x = floats(context, count, in), *out = NULL;
-  expect_ok(keel_plan_run(plan, &x, 1, &out, 1));
+  keel_plan *plan = plan_giving(builder, y, NULL);
+  keel_tensor *x = floats(context, count, in), *out = output_of(plan, &x, 1);
   expect_floats(out, want, (size_t)wanted);
   RELEASE(x, out, plan);
 }
@@ -415,8 +407,8 @@ TEST_THAT(old_broadcast) {
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   keel_value same =
       op(builder, "Neg", op(builder, "Neg", x, KEEL_ABSENT), KEEL_ABSENT);
-  keel_builder *branch = body_of(builder, "then"),
-               *other = body_of(builder, "e");
+  keel_builder *branch = create_body(builder, "then"),
+               *other = create_body(builder, "e");
   const keel_value pair[] = {keel_builder_capture(branch, same),
                              constant_of(branch, floats(context, 2, b))};
   const keel_attr attrs[] = {KEEL_INT("axis", 0), KEEL_INT("broadcast", 1)};
@@ -428,11 +420,9 @@ TEST_THAT(old_broadcast) {
   keel_value condition = yes(builder);
   keel_value y = keel_builder_op(builder, "If", branches, 2, &condition, 1);
   RELEASE(branch, other);
-  keel_builder_output(builder, "y", y);
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan = plan_giving(builder, y, NULL);
   keel_tensor *given = create_tensor(context, KD_F32, 2, dims, in);
-  keel_tensor *out = NULL;
-  expect_ok(keel_plan_run(plan, &given, 1, &out, 1));
+  keel_tensor *out = output_of(plan, &given, 1);
   expect_floats(out, want, 4);
   RELEASE(out, given, plan);
 }
@@ -475,8 +465,7 @@ TEST_THAT(node_names) {
   x = op(builder, "Exp", x, KEEL_ABSENT);
   expect_ok(keel_builder_node_name(builder, "last"));
   x = op(builder, "Abs", x, KEEL_ABSENT);
-  keel_builder_output(builder, "y", x);
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan = plan_giving(builder, x, NULL);
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   keel_plan_profile(plan, 0);
   static const char *const want[] = {"first", "", "last"};

@@ -5,59 +5,37 @@
 #include <unistd.h>
 
 #include "base/float.h"
+#include "files.h"
 #include "program/image.h"
-#include "testing.h"
+#define WORKERS KEEL_NO_WORKERS
+#include "with_cpu.h"
 
 static char folder[] = "/tmp/keel-file-XXXXXX";
 static char path[64], second[64];
 
-SETUP(make_folder) {
+SETUP(begin) {
   if (!mkdtemp(folder)) return -1;
   snprintf(path, sizeof path, "%s/a", folder);
   snprintf(second, sizeof second, "%s/b", folder);
-  return 0;
+  return open_cpu(state);
 }
 
-SETUP(drop_folder) {
+SETUP(end) {
+  keel_close(context);
   unlink(path);
   unlink(second);
   return rmdir(folder);
 }
 
-static void write_bytes(const char *to, const void *data, size_t size) {
-  FILE *file = fopen(to, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(data, 1, size, file), size);
-  fclose(file);
-}
-
-static char *read_bytes(const char *from, size_t *out_size) {
-  FILE *file = fopen(from, "rb");
-  assert_non_null(file);
-  fseek(file, 0, SEEK_END);
-  size_t size = (size_t)ftell(file);
-  rewind(file);
-  char *data = calloc(size + 1, 1);
-  assert_int_equal(fread(data, 1, size, file), size);
-  fclose(file);
-  *out_size = size;
-  return data;
-}
-
-static keel_context *cpu(void) {
-  return open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
-}
-
 /* ---- what is read is what was written -------------------------------------------------- */
 
 /* x of 2 x 4 and "which way", through the program of data/v1.*. */
-static void run_v1(keel_context *context, keel_program *program, bool yes) {
-  const int64_t dims[] = {2, 4};
+static void run_v1(keel_program *program, bool yes) {
   const float x[] = {1, 2, 3, 4, -1, -2, -3, 0.5f};
   const uint8_t way = yes;
   keel_tensor *in[2], *out[7];
   keel_plan *plan = create_plan(program, NULL);
-  expect_ok(keel_tensor_create(context, KD_F32, 2, dims, x, &in[0]));
+  expect_ok(keel_tensor_create(context, KD_F32, DIMS(2, 4), x, &in[0]));
   expect_ok(keel_tensor_create(context, KD_BOOL, 0, NULL, &way, &in[1]));
   expect_ok(keel_plan_run(plan, in, 2, out, 7));
   /* Min with {1.5, -2.5, inf, 1e-3}, Clip to at most 6, Gemm with half of w[i] =
@@ -90,7 +68,7 @@ static void run_v1(keel_context *context, keel_program *program, bool yes) {
   keel_plan_release(plan);
 }
 
-static void check_v1(keel_context *context, const char *from) {
+static void check_v1(const char *from) {
   keel_port port;
   keel_program *program = load_program(context, from);
   assert_int_equal(keel_program_op_count(program), 8);
@@ -106,21 +84,19 @@ static void check_v1(keel_context *context, const char *from) {
   assert_int_equal(port.rank, KEEL_RANK_UNKNOWN);
   expect_ok(keel_program_output(program, 1, &port));
   assert_int_equal(port.dims[1], 2);
-  run_v1(context, program, true);
-  run_v1(context, program, false);
+  run_v1(program, true);
+  run_v1(program, false);
   keel_program_release(program);
 }
 
 TEST_THAT(version_1_is_read_for_ever) {
-  keel_context *context = cpu();
-  check_v1(context, TEST_DATA "/v1.mlir");
-  check_v1(context, TEST_DATA "/v1.keel");
-  keel_close(context);
+  check_v1(TEST_DATA "/v1.mlir");
+  check_v1(TEST_DATA "/v1.keel");
 }
 
 /* ---- names of dimensions --------------------------------------------------------- */
 
-static void check_v2(keel_context *context, const char *from) {
+static void check_v2(const char *from) {
   static const char *const names[2][3] = {{"batch", NULL, "the \"length\""},
                                           {"batch", "the \"length\""}};
   keel_port port;
@@ -145,21 +121,18 @@ static void check_v2(keel_context *context, const char *from) {
 }
 
 TEST_THAT(version_2_is_read_for_ever) {
-  keel_context *context = cpu();
-  check_v2(context, TEST_DATA "/v2.mlir");
-  check_v2(context, TEST_DATA "/v2.keel");
+  check_v2(TEST_DATA "/v2.mlir");
+  check_v2(TEST_DATA "/v2.keel");
   keel_program *program = load_program(context, TEST_DATA "/v2.keel");
   expect_ok(keel_program_save(program, path, KEEL_SAVE_TEXT));
   expect_ok(keel_program_save(program, second, 0));
   keel_program_release(program);
-  check_v2(context, path);
-  check_v2(context, second);
-  keel_close(context);
+  check_v2(path);
+  check_v2(second);
 }
 
 TEST_THAT(sizes_of_one_name_that_differ_are_told) {
   const int64_t x[] = {2, 3, 5}, mask[] = {2, 4};
-  keel_context *context = cpu();
   keel_tensor *in[3], *y = NULL;
   keel_program *program = load_program(context, TEST_DATA "/v2.mlir");
   keel_plan *plan = create_plan(program, NULL);
@@ -178,7 +151,7 @@ TEST_THAT(sizes_of_one_name_that_differ_are_told) {
   expect_fails(keel_plan_run(plan, in, 3, &y, 1), KD_INVALID_ARGUMENT,
                "the program declares f32[batch,the \"length\"]");
   release_all(in, 3);
-  RELEASE(plan, program, context);
+  RELEASE(plan, program);
 }
 
 TEST_THAT(names_of_dimensions_are_checked) {
@@ -189,7 +162,6 @@ TEST_THAT(names_of_dimensions_are_checked) {
               {"[[], [\"a\", 3], []]", "is a string"},
               {"[[], 3, []]", "a list of 2 names"},
               {"5", "list of 3 lists"}};
-  keel_context *context = cpu();
   size_t size = 0;
   char *text = read_bytes(TEST_DATA "/v2.mlir", &size);
   char *whole = calloc(1, size + 400);
@@ -208,23 +180,21 @@ TEST_THAT(names_of_dimensions_are_checked) {
   }
   free(whole);
   free(text);
-  keel_close(context);
 }
 
 TEST_THAT(forms_go_into_each_other) {
-  keel_context *context = cpu();
   char *texts[2], *images[2];
   size_t sizes[2], image_sizes[2];
   keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
   for (int i = 0; i < 2; i++) {
     expect_ok(keel_program_save(program, path, KEEL_SAVE_TEXT));
     texts[i] = read_bytes(path, &sizes[i]);
-    check_v1(context, path);
+    check_v1(path);
     keel_program_release(program);
     program = load_program(context, path);
     expect_ok(keel_program_save(program, second, 0));
     images[i] = read_bytes(second, &image_sizes[i]);
-    check_v1(context, second);
+    check_v1(second);
     keel_program_release(program);
     program = load_program(context, second);
   }
@@ -235,54 +205,48 @@ TEST_THAT(forms_go_into_each_other) {
     free(texts[i]);
     free(images[i]);
   }
-  RELEASE(program, context);
+  keel_program_release(program);
 }
 
-/* The file is mapped for as long as anything of it is used. */
 /* As those that passes leave behind. */
 TEST_THAT(constants_that_nobody_reads_stay_out) {
   enum { MANY = 4096 };
   static const float data[MANY];
-  const int64_t two = 2;
-  keel_context *context = cpu();
-  keel_tensor *constant = floats(context, MANY, data);
   struct stat facts;
   keel_builder *builder = create_builder(context, "less");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
-  keel_builder_constant(builder, constant);
-  keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
-  keel_program *program = finish_program(builder);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(2));
+  constant_of(builder, floats(context, MANY, data));
+  keel_program *program =
+      program_giving(builder, op(builder, "Relu", x, KEEL_ABSENT));
   expect_ok(keel_program_save(program, path, 0));
-  RELEASE(program, constant);
+  keel_program_release(program);
   assert_int_equal(stat(path, &facts), 0);
   assert_true(facts.st_size < MANY);
   program = load_program(context, path);
-  RELEASE(program, context);
+  keel_program_release(program);
 }
 
+/* The file is mapped for as long as anything of it is used. */
 TEST_THAT(a_file_stays_mapped_while_it_is_used) {
-  keel_context *context = cpu();
-  keel_tensor *weight = NULL, *out = NULL;
   float numbers[1000], got[1000];
   for (int i = 0; i < 1000; i++)
     numbers[i] = (float)i;
-  weight = floats(context, 1000, numbers);
   keel_builder *builder = create_builder(context, "w");
-  keel_builder_output(builder, "w", keel_builder_constant(builder, weight));
+  keel_builder_output(builder, "w",
+                      constant_of(builder, floats(context, 1000, numbers)));
   keel_program *program = finish_program(builder);
-  keel_tensor_release(weight);
   expect_ok(keel_program_save(program, path, 0));
   keel_program_release(program);
   program = load_program(context, path);
   unlink(path);
   keel_plan *plan = create_plan(program, NULL);
   keel_program_release(program);
-  expect_ok(keel_plan_run(plan, NULL, 0, &out, 1));
+  keel_tensor *out = output_of(plan, NULL, 0);
   keel_plan_release(plan);
   assert_int_equal((uintptr_t)keel_tensor_data(out) % IMAGE_ALIGN, 0);
   expect_ok(keel_tensor_read(out, got, sizeof got));
   assert_memory_equal(got, numbers, sizeof numbers);
-  RELEASE(out, context);
+  keel_tensor_release(out);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------- */
@@ -424,10 +388,9 @@ static const struct {
 };
 
 TEST_THAT(text_is_refused_with_its_place) {
-  keel_context *context = cpu();
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     keel_program *program = NULL;
-    write_bytes(path, refused[i].text, strlen(refused[i].text));
+    write_text(path, refused[i].text);
     keel_status status = keel_program_load(context, path, &program);
     if (status != refused[i].status)
       fail_msg("case %zu: %d %s", i, (int)status, keel_message());
@@ -435,20 +398,18 @@ TEST_THAT(text_is_refused_with_its_place) {
     expect_message(refused[i].says);
     expect_message(path);
   }
-  keel_close(context);
 }
 
 /* The plainest text that is one: no module, no facts. */
 TEST_THAT(text_may_be_short) {
   static const char text[] = "// a comment\n" BEGIN RELU RETURN END("");
-  keel_context *context = cpu();
   keel_port port;
-  write_bytes(path, text, sizeof text - 1);
+  write_text(path, text);
   keel_program *program = load_program(context, path);
   expect_ok(keel_program_input(program, 0, &port));
   assert_string_equal(port.name, "input0");
   assert_int_equal(port.dims[1], 3);
-  RELEASE(program, context);
+  keel_program_release(program);
 }
 
 /* ---- damaged images --------------------------------------------------------------------------- */
@@ -461,8 +422,7 @@ static void seal(char *data) {
   memcpy(data, &head, sizeof head);
 }
 
-static keel_status load_bytes(keel_context *context, const char *data,
-                              size_t size) {
+static keel_status load_bytes(const char *data, size_t size) {
   keel_program *program = NULL;
   write_bytes(path, data, size);
   keel_status status = keel_program_load(context, path, &program);
@@ -471,24 +431,21 @@ static keel_status load_bytes(keel_context *context, const char *data,
 }
 
 TEST_THAT(images_are_refused) {
-  keel_context *context = cpu();
   size_t size = 0;
   char *data = read_bytes(TEST_DATA "/v1.keel", &size), *copy = malloc(size);
   image_head *head = (image_head *)(void *)copy;
   for (size_t cut = 8; cut < size; cut += cut < 400 ? 1 : 37) {
-    expect_fails(load_bytes(context, data, cut), KD_DATA_LOSS, "is damaged");
+    expect_fails(load_bytes(data, cut), KD_DATA_LOSS, "is damaged");
   }
   memcpy(copy, data, size);
   head->needs = head->version = IMAGE_VERSION + 1;
-  expect_fails(load_bytes(context, copy, size), KD_INCOMPATIBLE,
-               "must know version 4");
+  expect_fails(load_bytes(copy, size), KD_INCOMPATIBLE, "must know version 4");
   memcpy(copy, data, size);
   copy[head->head_size + 3] ^= 1;
-  expect_fails(load_bytes(context, copy, size), KD_DATA_LOSS,
-               "its checksum is wrong");
+  expect_fails(load_bytes(copy, size), KD_DATA_LOSS, "its checksum is wrong");
   memcpy(copy, data, size);
   head->parts[IMAGE_NODES].count += 1000000;
-  expect_fails(load_bytes(context, copy, size), KD_DATA_LOSS,
+  expect_fails(load_bytes(copy, size), KD_DATA_LOSS,
                "a stream reaches beyond the file");
   /* an op that is not there, a constant, a value, a name: each with a right sum */
   static const struct {
@@ -519,7 +476,7 @@ TEST_THAT(images_are_refused) {
     memcpy(copy + head->parts[fields[i].stream].offset + fields[i].field,
            &wrong, sizeof wrong);
     seal(copy);
-    assert_int_not_equal(load_bytes(context, copy, size), KD_OK);
+    assert_int_not_equal(load_bytes(copy, size), KD_OK);
     expect_message(fields[i].says);
   }
   /* each value that a node or a function names, also those in nested functions */
@@ -532,28 +489,25 @@ TEST_THAT(images_are_refused) {
     memcpy(copy + head->parts[IMAGE_WORDS].offset + i * sizeof wrong, &wrong,
            sizeof wrong);
     seal(copy);
-    assert_int_not_equal(load_bytes(context, copy, size), KD_OK);
+    assert_int_not_equal(load_bytes(copy, size), KD_OK);
   }
   assert_true(words > 20);
   free(copy);
   free(data);
-  keel_close(context);
 }
 
 /* ---- compiled programs, and dumps ---------------------------------------------------------------- */
 
 TEST_THAT(a_program_names_its_device) {
-  keel_context *context = cpu(), *other = NULL;
   keel_program *made = NULL;
   keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
   expect_ok(keel_program_compile(program, NULL, &made));
   expect_ok(keel_program_save(made, path, 0));
   expect_ok(keel_program_save(made, second, KEEL_SAVE_TEXT));
   RELEASE(made, program);
-  check_v1(context, path);
-  check_v1(context, second);
-  keel_close(context);
-  other = open_with(MINIMAL_PLUGIN, NULL, KEEL_NO_WORKERS);
+  check_v1(path);
+  check_v1(second);
+  keel_context *other = open_with(MINIMAL_PLUGIN, NULL, KEEL_NO_WORKERS);
   for (int i = 0; i < 2; i++) {
     expect_fails(keel_program_load(other, i ? second : path, &program),
                  KD_NOT_FOUND, "there is no device \"cpu:0\"");
@@ -563,20 +517,19 @@ TEST_THAT(a_program_names_its_device) {
 }
 
 typedef struct dumps {
-  keel_context *context;
   int count;
   char passes[400];
 } dumps;
 
 /* Each is text that can be read back, and means the same. */
-static void read_dump(void *context, const char *pass, const char *text) {
-  dumps *all = context;
+static void read_dump(void *to, const char *pass, const char *text) {
+  dumps *all = to;
   size_t length = strlen(all->passes);
   snprintf(all->passes + length, sizeof all->passes - length, "%s ", pass);
   all->count++;
-  write_bytes(path, text, strlen(text));
+  write_text(path, text);
   keel_program *program = NULL;
-  if (keel_program_load(all->context, path, &program) != KD_OK)
+  if (keel_program_load(context, path, &program) != KD_OK)
     fail_msg("after %s: %s\n%s", pass, keel_message(), text);
   keel_program_release(program);
 }
@@ -597,8 +550,7 @@ static void expect_all_passes(const char *seen) {
 }
 
 TEST_THAT(passes_can_be_watched) {
-  keel_context *context = cpu();
-  dumps all = {.context = context};
+  dumps all = {.count = 0};
   static const char text[] = BEGIN
       "%4 = \"keel.constant\"() {value = dense<1.0> : tensor<f32>} : () ->"
       " tensor<f32>\n"
@@ -606,7 +558,7 @@ TEST_THAT(passes_can_be_watched) {
       " tensor<2x3xf32>\n"
       "%1 = \"onnx.Relu\"(%2) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n" RETURN
           END("");
-  write_bytes(second, text, sizeof text - 1);
+  write_text(second, text);
   keel_program *program = load_program(context, second);
   keel_plan_params params = {.struct_size = sizeof params,
                              .on_pass = read_dump,
@@ -622,17 +574,16 @@ TEST_THAT(passes_can_be_watched) {
   params.on_pass_name = "prone";
   expect_fails(keel_plan_create(program, &params, &plan), KD_NOT_FOUND,
                "there is no pass \"prone\"; there are place, sort, prune");
-  RELEASE(program, context);
+  keel_program_release(program);
 }
 
 TEST_THAT(saving_says_why_not) {
-  keel_context *context = cpu();
   keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
   expect_fails(keel_program_save(program, "/nowhere/at/all", 0), KD_UNAVAILABLE,
                "/nowhere/at/all: can't be written");
   expect_fails(keel_program_save(program, path, 6), KD_INVALID_ARGUMENT,
                "no flags 0x6");
-  RELEASE(program, context);
+  keel_program_release(program);
 }
 
 /* ---- in memory -------------------------------------------------------------------------- */
@@ -643,8 +594,8 @@ typedef struct bytes {
   uint64_t most; /* bytes that are taken */
 } bytes;
 
-static keel_status take_piece(void *context, const void *data, uint64_t size) {
-  bytes *all = context;
+static keel_status take_piece(void *to, const void *data, uint64_t size) {
+  bytes *all = to;
   if (all->size + size > all->most) return KD_CANCELLED;
   all->data = realloc(all->data, all->size + size);
   assert_non_null(all->data);
@@ -654,7 +605,7 @@ static keel_status take_piece(void *context, const void *data, uint64_t size) {
 }
 
 /* Loads it from memory that is gone when it runs. */
-static keel_program *load_gone(keel_context *context, bytes *all) {
+static keel_program *load_gone(bytes *all) {
   keel_program *program = NULL;
   keel_status status = keel_program_load_memory(context, "a model", all->data,
                                                 all->size, &program);
@@ -668,16 +619,15 @@ static keel_program *load_gone(keel_context *context, bytes *all) {
 TEST_THAT(programs_in_memory_are_those_of_files) {
   static const char *const files[] = {TEST_DATA "/v1.mlir",
                                       TEST_DATA "/v1.keel"};
-  keel_context *context = cpu();
   for (uint32_t i = 0; i < 2; i++)
     for (uint32_t flags = 0; flags <= KEEL_SAVE_TEXT; flags++) {
       bytes all = {.most = UINT64_MAX};
       size_t size = 0;
       all.data = read_bytes(files[i], &size);
       all.size = size;
-      keel_program *program = load_gone(context, &all);
-      run_v1(context, program, true);
-      run_v1(context, program, false);
+      keel_program *program = load_gone(&all);
+      run_v1(program, true);
+      run_v1(program, false);
       expect_ok(keel_program_save(program, path, flags));
       expect_ok(keel_program_write(program, flags, take_piece, &all));
       keel_program_release(program);
@@ -685,11 +635,10 @@ TEST_THAT(programs_in_memory_are_those_of_files) {
       assert_int_equal(all.size, size);
       assert_memory_equal(all.data, saved, size);
       free(saved);
-      program = load_gone(context, &all);
-      run_v1(context, program, true);
+      program = load_gone(&all);
+      run_v1(program, true);
       keel_program_release(program);
     }
-  keel_close(context);
 }
 
 /* Of more than is copied at once: a constant of 3 MiB and a little. */
@@ -699,30 +648,24 @@ TEST_THAT(large_programs_in_memory_are_whole) {
   const int64_t count = COUNT;
   bytes all = {.most = UINT64_MAX};
   keel_tensor *x = NULL, *y = NULL;
-  keel_context *context = cpu();
   for (int i = 0; i < COUNT; i++)
     numbers[i] = (float)i;
   keel_builder *builder = create_builder(context, "large");
-  keel_tensor *tensor = floats(context, COUNT, numbers);
   keel_value a = keel_builder_input(builder, "x", KD_F32, 1, &count);
-  keel_value b = keel_builder_constant(builder, tensor);
-  keel_builder_output(builder, "y", op(builder, "Add", a, b));
-  keel_program *program = NULL;
-  expect_ok(keel_builder_finish(builder, &program));
-  RELEASE(builder, tensor);
+  keel_value b = constant_of(builder, floats(context, COUNT, numbers));
+  keel_program *program = program_giving(builder, op(builder, "Add", a, b));
   expect_ok(keel_program_write(program, 0, take_piece, &all));
   keel_program_release(program);
-  program = load_gone(context, &all);
+  program = load_gone(&all);
   keel_plan *plan = create_plan(program, NULL);
   expect_ok(keel_tensor_create(context, KD_F32, 1, &count, NULL, &x));
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   expect_ok(keel_tensor_read(y, got, sizeof got));
   assert_memory_equal(got, numbers, sizeof got);
-  RELEASE(x, y, plan, program, context);
+  RELEASE(x, y, plan, program);
 }
 
 TEST_THAT(memory_that_is_no_program_is_refused) {
-  keel_context *context = cpu();
   keel_program *program = NULL;
   size_t size = 0;
   char *data = read_bytes(TEST_DATA "/v1.keel", &size);
@@ -736,11 +679,9 @@ TEST_THAT(memory_that_is_no_program_is_refused) {
   assert_int_not_equal(
       keel_program_load_memory(context, "nothing", NULL, 0, &program), KD_OK);
   expect_message("nothing: ");
-  keel_close(context);
 }
 
 TEST_THAT(writing_ends_where_it_is_not_taken) {
-  keel_context *context = cpu();
   keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
   for (uint32_t flags = 0; flags <= KEEL_SAVE_TEXT; flags++) {
     bytes all = {.most = 1};
@@ -750,11 +691,11 @@ TEST_THAT(writing_ends_where_it_is_not_taken) {
   }
   expect_fails(keel_program_write(program, 6, take_piece, NULL),
                KD_INVALID_ARGUMENT, "no flags 0x6");
-  RELEASE(program, context);
+  keel_program_release(program);
 }
 
-static keel_status load_tensor(keel_context *context, const uint8_t *bytes,
-                               size_t size, keel_tensor **out_tensor) {
+static keel_status load_tensor(const uint8_t *bytes, size_t size,
+                               keel_tensor **out_tensor) {
   write_bytes(path, bytes, size);
   return keel_value_load(context, path, KEEL_FILE_TENSOR, out_tensor);
 }
@@ -769,7 +710,6 @@ TEST_THAT(bytes_of_tensors_are_found_by_one_number) {
                              {0xca, 0x80, 0x80, 0x80, 0x80, 0x01}};
   const size_t sizes[] = {1, 2, 5, 5, 6}, valid = 3;
   const float numbers[] = {1, 2, 3, 4};
-  keel_context *context = open_with(CPU_PLUGIN, NULL, 0);
   for (size_t i = 0; i < 5; i++) {
     uint8_t bytes[40];
     size_t size = sizeof head;
@@ -780,16 +720,14 @@ TEST_THAT(bytes_of_tensors_are_found_by_one_number) {
     bytes[size++] = sizeof numbers;
     memcpy(bytes + size, numbers, sizeof numbers);
     size += sizeof numbers;
-    keel_status status = load_tensor(context, bytes, size, &tensor);
+    keel_status status = load_tensor(bytes, size, &tensor);
     if (status == KD_UNIMPLEMENTED) break; /* built without ONNX */
     assert_int_equal(status, i < valid ? KD_OK : KD_DATA_LOSS);
     if (tensor)
       assert_memory_equal(keel_tensor_data(tensor), numbers, sizeof numbers);
     keel_tensor_release(tensor);
-    assert_int_equal(load_tensor(context, bytes, size - 1, &tensor),
-                     KD_DATA_LOSS);
+    assert_int_equal(load_tensor(bytes, size - 1, &tensor), KD_DATA_LOSS);
   }
-  keel_close(context);
 }
 
-RUN_TESTS(make_folder, drop_folder)
+RUN_TESTS(begin, end)

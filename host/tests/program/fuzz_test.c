@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "program/image.h"
 #include "testing.h"
 
@@ -47,23 +48,6 @@ static size_t mutate(uint8_t *data, size_t size) {
     }
   }
   return size;
-}
-
-static uint8_t *read_file(const char *path, size_t *out_size) {
-  struct stat facts;
-  FILE *file = fopen(path, "rb");
-  if (!file || fstat(fileno(file), &facts) != 0) return NULL;
-  uint8_t *data = malloc((size_t)facts.st_size + 1);
-  *out_size = fread(data, 1, (size_t)facts.st_size, file);
-  fclose(file);
-  return data;
-}
-
-static void write_file(const char *path, const uint8_t *data, size_t size) {
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  fwrite(data, 1, size, file);
-  fclose(file);
 }
 
 static bool has_loop(const uint8_t *data, size_t size) {
@@ -160,14 +144,13 @@ static void mutate_models(form form) {
   static char paths[1200][512];
   char fuzzed[] = "/tmp/keel-fuzz-XXXXXX";
   int count = collect(paths, 1200), loaded = 0, tried = 0;
-  keel_context *context = NULL;
   const char *const plugins[] = {CPU_PLUGIN, GRAPH_NPU_PLUGIN};
   keel_context_params params =
       OPENS(KEEL_ONLY_NAMED, plugins, form == AHEAD ? 2 : 1,
             .memory_limit = UINT64_C(64) << 20);
   if (!count) skip(); /* libonnx-testdata is not there */
-  expect_ok(keel_open(&params, &context));
-  close(mkstemp(fuzzed));
+  keel_context *context = open_params(&params);
+  make_file(fuzzed);
   for (int i = 0; i < MODELS; i++) {
     size_t size = 0;
     const char *path = paths[next_random() % (uint64_t)count];
@@ -175,12 +158,12 @@ static void mutate_models(form form) {
       if (!convert(context, path, fuzzed, form)) continue;
       path = fuzzed;
     }
-    uint8_t *data = read_file(path, &size);
+    uint8_t *data = (uint8_t *)read_bytes(path, &size);
     keel_program *program = NULL;
     if (!data) continue;
     size = mutate(data, size);
     if (form == BINARY || form == AHEAD) seal(data, size);
-    write_file(fuzzed, data, size);
+    write_bytes(fuzzed, data, size);
     if (getenv("KEEL_FUZZ_TRACE")) fprintf(stderr, "%d %s\n", i, path);
     tried++;
     if (keel_program_load(context, fuzzed, &program) == KD_OK) {
@@ -226,7 +209,7 @@ TEST_THAT(mutated_manifests_give_errors) {
   for (int i = 0; i < MANIFESTS; i++) {
     uint8_t data[sizeof text];
     memcpy(data, text, sizeof text);
-    write_file(path, data, mutate(data, sizeof text - 1));
+    write_bytes(path, data, mutate(data, sizeof text - 1));
     keel_context *context = open_with(path, NULL, KEEL_NO_WORKERS);
     keel_plugin_info info;
     expect_ok(keel_plugin_at(context, 0, &info));

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "hostile.h"
 
 #define FOLDER TEST_DATA "/hostile/"
@@ -185,7 +186,7 @@ TEST_THAT(memory_has_a_limit) {
 
 TEST_THAT(an_empty_file_is_no_program) {
   char path[] = "/tmp/keel-empty-XXXXXX";
-  close(mkstemp(path));
+  make_file(path);
   refuse_load(path, KD_DATA_LOSS, "has no graph");
   unlink(path);
 }
@@ -196,11 +197,7 @@ TEST_THAT(external_data_may_lie_beside_what_the_model_is_a_link_to) {
   char data[96];
   (void)state;
   snprintf(data, sizeof data, "%s", in_folder(&blobs, "blob"));
-  FILE *file = fopen(data, "wb");
-  assert_non_null(file);
-  for (int i = 0; i < 4096; i++)
-    fputc(0, file);
-  fclose(file);
+  write_bytes(data, (char[4096]){0}, 4096);
   unlink(links.model);
   assert_int_equal(symlink(blobs.model, links.model), 0);
   assert_int_equal(symlink(data, in_folder(&links, "link.bin")), 0);

@@ -41,9 +41,8 @@ static double flops_of(const listed *all) {
 /* Others each time: equal products would be computed once. */
 static keel_value weights(keel_builder *b, int64_t rows, int64_t columns) {
   static float data[WIDE * OUT];
-  const int64_t dims[] = {rows, columns};
   data[0]++;
-  return add_constant(b, KD_F32, 2, dims, data);
+  return add_constant(b, KD_F32, DIMS(rows, columns), data);
 }
 
 static keel_program *rank_of(const keel_program *program, uint32_t rank,
@@ -77,12 +76,10 @@ static keel_program *compiled(const keel_program *program) {
 /* Two products with an elementwise op between. */
 static keel_program *products(void) {
   keel_builder *b = create_builder(context, "products");
-  const int64_t dims[] = {WORDS, WIDE};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(WORDS, WIDE));
   keel_value y = op(b, "MatMul", x, weights(b, WIDE, OUT));
   y = op(b, "MatMul", op(b, "Relu", y, KEEL_ABSENT), weights(b, OUT, WIDE));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 TEST_THAT(each_rank_computes_its_part) {
@@ -124,8 +121,7 @@ TEST_THAT(a_part_counts_as_a_part) {
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
   const keel_value inputs[] = {x, add_ints(b, 1, &from), add_ints(b, 1, &to)};
   x = keel_builder_op(b, "Slice", NULL, 0, inputs, 3);
-  expect_ok(keel_builder_output(b, "y", x));
-  keel_program *program = finish_program(b);
+  keel_program *program = program_giving(b, x);
   listed all = phases_of(program, 1);
   assert_true(flops_of(&all) == 2 * 4 * 8 * 2 + 8 + 8);
   keel_program_release(program);
@@ -153,8 +149,7 @@ static keel_program *attention(void) {
   y = keel_builder_op(b, "Transpose", &perm, 1, &y, 1);
   y = op(b, "Reshape", y, op(b, "Shape", x, KEEL_ABSENT));
   y = op(b, "MatMul", y, weights(b, WIDE, WIDE));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* An op that is fused counts as those that it is made of, but for what lies between them. */
@@ -205,8 +200,7 @@ TEST_THAT(exchanges_are_listed_in_their_order) {
   x = exchange(b, "keel::ReduceScatter", all_of, 1, member, x);
   x = exchange(b, "keel::Broadcast", all_of, 2, member, x);
   x = exchange(b, "keel::Permute", &ring, 1, member, x);
-  expect_ok(keel_builder_output(b, "y", x));
-  keel_program *program = finish_program(b);
+  keel_program *program = program_giving(b, x);
   listed all = phases_of(program, 0);
   assert_int_equal(all.count, 4);
   assert_string_equal(all.phases[0].exchange, "ReduceScatter");
@@ -258,8 +252,7 @@ TEST_THAT(sizes_that_a_run_will_know_are_counted) {
   keel_builder *b = create_builder(context, "open");
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, open);
   x = op(b, "Reshape", op(b, "Relu", x, KEEL_ABSENT), add_ints(b, 2, open));
-  expect_ok(keel_builder_output(b, "y", op(b, "Neg", x, KEEL_ABSENT)));
-  keel_program *program = finish_program(b);
+  keel_program *program = program_giving(b, op(b, "Neg", x, KEEL_ABSENT));
   listed all = phases_of(program, 0);
   assert_int_equal(unknown_of(&all), 3);
   assert_true(flops_of(&all) == 0);
@@ -285,10 +278,9 @@ TEST_THAT(what_is_not_known_is_refused) {
 }
 
 TEST_THAT(a_body_that_exchanges_is_refused) {
-  const int64_t known[] = {WIDE, 2};
   keel_builder *b = create_builder(context, "body"), *branch[2] = {NULL};
   keel_value member = keel_builder_resource(b, "member");
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, known);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(WIDE, 2));
   keel_value test = keel_builder_input(b, "test", KD_BOOL, 0, NULL);
   for (int i = 0; i < 2; i++) {
     expect_ok(keel_builder_body(b, "branch", &branch[i]));

@@ -6,21 +6,15 @@
 
 /* A wide program: y = sum over k of Relu(x + k). */
 static keel_program *wide(int width) {
-  const int64_t open = -1;
   keel_builder *builder = create_builder(context, "wide");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), sum = x;
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(-1)), sum = x;
   for (int k = 0; k < width; k++) {
     float number = (float)k;
-    keel_tensor *tensor = NULL;
-    keel_tensor_create(context, KD_F32, 0, NULL, &number, &tensor);
-    keel_value pair[] = {x, keel_builder_constant(builder, tensor)};
-    keel_tensor_release(tensor);
-    keel_value y = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
-    keel_value both[] = {sum, keel_builder_op(builder, "Relu", NULL, 0, &y, 1)};
-    sum = keel_builder_op(builder, "Add", NULL, 0, both, 2);
+    keel_value y =
+        op(builder, "Add", x, add_constant(builder, KD_F32, 0, NULL, &number));
+    sum = op(builder, "Add", sum, op(builder, "Relu", y, KEEL_ABSENT));
   }
-  keel_builder_output(builder, "y", sum);
-  return finish_program(builder);
+  return program_giving(builder, sum);
 }
 
 static const char *const none_of[] = {"fuse", "layout", "fold", "cse"};
@@ -39,8 +33,7 @@ TEST_THAT(open_dimensions_take_any_size) {
     float data[20];
     for (int64_t i = 0; i < n; i++)
       data[i] = (float)i;
-    keel_tensor *x = floats(context, n, data), *y = NULL;
-    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    keel_tensor *x = floats(context, n, data), *y = output_of(plan, &x, 1);
     for (int64_t i = 0; i < n; i++)
       data[i] = (float)i * 4 + 3;
     expect_floats(y, data, (size_t)n);
@@ -55,25 +48,20 @@ TEST_THAT(an_input_of_unknown_rank_takes_any_shape) {
   keel_builder *builder = create_builder(context, "unranked");
   keel_value x =
       keel_builder_input(builder, "x", KD_F32, KEEL_RANK_UNKNOWN, NULL);
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Relu", NULL, 0, &x, 1));
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = plan_of(program, 0);
-  keel_program_release(program);
-
+  keel_plan *plan =
+      plan_giving(builder, op(builder, "Relu", x, KEEL_ABSENT), NULL);
   for (uint32_t rank = 1; rank <= 2; rank++) {
-    keel_tensor *input = NULL, *output = NULL;
-    expect_ok(keel_tensor_create(context, KD_F32, rank, shapes[rank - 1], data,
-                                 &input));
-    expect_ok(keel_plan_run(plan, &input, 1, &output, 1));
+    keel_tensor *input =
+        create_tensor(context, KD_F32, rank, shapes[rank - 1], data);
+    keel_tensor *output = output_of(plan, &input, 1);
     assert_int_equal(keel_tensor_rank(output), rank);
     expect_floats(output, want, 4);
     RELEASE(input, output);
   }
 
-  const int32_t numbers[] = {1};
-  keel_tensor *other = NULL, *none = NULL;
-  keel_tensor_create(context, KD_I32, 0, NULL, numbers, &other);
+  const int32_t number = 1;
+  keel_tensor *none = NULL;
+  keel_tensor *other = create_tensor(context, KD_I32, 0, NULL, &number);
   assert_int_equal(keel_plan_run(plan, &other, 1, &none, 1),
                    KD_INVALID_ARGUMENT); /* the element type was declared */
   RELEASE(other, plan);
@@ -125,12 +113,10 @@ TEST_THAT(a_failing_node_is_named_and_the_plan_goes_on) {
   const int64_t open = -1;
   const float two[] = {1, 2}, three[] = {1, 2, 3};
   keel_builder *builder = create_builder(context, "pair");
-  keel_value pair[] = {keel_builder_input(builder, "a", KD_F32, 1, &open),
-                       keel_builder_input(builder, "b", KD_F32, 1, &open)};
-  keel_value y = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
-  y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  keel_value a = keel_builder_input(builder, "a", KD_F32, 1, &open);
+  keel_value b = keel_builder_input(builder, "b", KD_F32, 1, &open);
+  keel_value y = op(builder, "Relu", op(builder, "Add", a, b), KEEL_ABSENT);
+  keel_program *program = program_giving(builder, y);
   keel_plan *plan = plan_of(program, 0);
   keel_tensor *in[] = {floats(context, 2, two), floats(context, 3, three)};
   keel_tensor *same[] = {in[0], in[0]}, *out = NULL;
@@ -147,11 +133,10 @@ TEST_THAT(a_failing_node_is_named_and_the_plan_goes_on) {
 
 TEST_THAT(a_builder_remembers_its_first_mistake) {
   keel_program *program = NULL;
-  const int64_t one = 1;
   keel_builder *builder = create_builder(context, "wrong");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
-  keel_value y = keel_builder_op(builder, "Reluu", NULL, 0, &x, 1);
-  y = keel_builder_op(builder, "Neg", NULL, 0, &y, 1);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(1));
+  keel_value y = op(builder, "Reluu", x, KEEL_ABSENT);
+  y = op(builder, "Neg", y, KEEL_ABSENT);
   keel_builder_output(builder, "y", y);
   expect_fails(keel_builder_finish(builder, &program), KD_NOT_FOUND,
                "did you mean Relu");
@@ -174,33 +159,25 @@ TEST_THAT(passes_change_nothing_but_time) {
   keel_builder *builder = create_builder(context, "block");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 4, image);
   keel_value norm[5];
-  for (int i = 0; i < 5; i++) {
-    keel_tensor *tensor = NULL;
-    if (i == 0)
-      keel_tensor_create(context, KD_F32, 4, filter, weights, &tensor);
-    else
-      keel_tensor_create(context, KD_F32, 1, &n, vectors[i - 1], &tensor);
-    norm[i] = keel_builder_constant(builder, tensor);
-    keel_tensor_release(tensor);
-  }
+  norm[0] = add_constant(builder, KD_F32, 4, filter, weights);
+  for (int i = 1; i < 5; i++)
+    norm[i] = add_constant(builder, KD_F32, 1, &n, vectors[i - 1]);
   keel_value conv[] = {x, norm[0]};
   norm[0] = keel_builder_op(builder, "Conv", &pads, 1, conv, 2);
-  keel_value sum[] = {
-      keel_builder_op(builder, "BatchNormalization", NULL, 0, norm, 5), x};
-  keel_value y = keel_builder_op(builder, "Add", NULL, 0, sum, 2);
-  y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
+  keel_value y =
+      op(builder, "Add",
+         keel_builder_op(builder, "BatchNormalization", NULL, 0, norm, 5), x);
+  y = op(builder, "Relu", y, KEEL_ABSENT);
   keel_value again[] = {y, conv[1]};
   y = keel_builder_op(builder, "Conv", &pads, 1, again, 2);
-  y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  y = op(builder, "Relu", y, KEEL_ABSENT);
+  keel_program *program = program_giving(builder, y);
 
   float plain[16 * 36], passed[16 * 36];
   for (int all = 0; all < 2; all++) {
     keel_plan *plan = plan_of(program, all ? 0 : 4);
-    keel_tensor *in = NULL, *out = NULL;
-    keel_tensor_create(context, KD_F32, 4, image, pixels, &in);
-    expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
+    keel_tensor *in = create_tensor(context, KD_F32, 4, image, pixels),
+                *out = output_of(plan, &in, 1);
     expect_ok(keel_tensor_read(out, all ? passed : plain, sizeof plain));
     RELEASE(in, out, plan);
   }
@@ -213,8 +190,7 @@ TEST_THAT(passes_change_nothing_but_time) {
 static keel_program *normed_product(bool transposed, bool biased, float beta,
                                     float alpha) {
   enum { FROM = 5, TO = 3 };
-  const int64_t rows[] = {2, FROM}, turned[] = {TO, FROM}, plain[] = {FROM, TO},
-                n = TO;
+  const int64_t rows[] = {2, FROM}, turned[] = {TO, FROM}, plain[] = {FROM, TO};
   const float vectors[5][TO] = {
       {1, -2, 3}, {2, 0.5f, 1}, {-1, 0, 4}, {3, 1, -2}, {1, 4, 0.25f}};
   const keel_attr attrs[] = {KEEL_INT("transB", transposed),
@@ -226,34 +202,25 @@ static keel_program *normed_product(bool transposed, bool biased, float beta,
     weights[i] = (float)(i * 7 % 11 - 5) / 4;
   keel_builder *builder = create_builder(context, "normed");
   keel_value gemm[3] = {keel_builder_input(builder, "x", KD_F32, 2, rows)};
-  keel_tensor *tensor =
-      create_tensor(context, KD_F32, 2, transposed ? turned : plain, weights);
-  gemm[1] = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  for (int i = 0; i < 5; i++) {
-    tensor = create_tensor(context, KD_F32, 1, &n, vectors[i]);
-    vector[i] = keel_builder_constant(builder, tensor);
-    keel_tensor_release(tensor);
-  }
+  gemm[1] =
+      add_constant(builder, KD_F32, 2, transposed ? turned : plain, weights);
+  for (int i = 0; i < 5; i++)
+    vector[i] = add_constant(builder, KD_F32, DIMS(TO), vectors[i]);
   gemm[2] = vector[0];
   vector[0] = keel_builder_op(builder, "Gemm", attrs, 3, gemm, biased ? 3 : 2);
-  keel_builder_output(
-      builder, "y",
-      keel_builder_op(builder, "BatchNormalization", NULL, 0, vector, 5));
-  return finish_program(builder);
+  return program_giving(builder, keel_builder_op(builder, "BatchNormalization",
+                                                 NULL, 0, vector, 5));
 }
 
 /* With every pass and with none; how many normalisations are left. */
 static uint32_t run_normed(keel_program *program) {
-  const int64_t dims[] = {2, 5};
   const float data[] = {1, 2, -3, 4, 0.5f, -1, 0, 2, 8, 1};
   float got[2][6];
   uint32_t left = 0;
   for (int all = 0; all < 2; all++) {
     keel_plan *plan = plan_of(program, all ? 0 : 4);
-    keel_tensor *y = NULL;
-    keel_tensor *x = create_tensor(context, KD_F32, 2, dims, data);
-    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    keel_tensor *x = create_tensor(context, KD_F32, DIMS(2, 5), data);
+    keel_tensor *y = output_of(plan, &x, 1);
     expect_ok(keel_tensor_read(y, got[all], sizeof got[all]));
     left = runs_of(plan, "BatchNormalization");
     RELEASE(x, y, plan);
@@ -275,22 +242,18 @@ TEST_THAT(products_take_normalisations) {
 /* (|x| + 1) * (|x| + 1'), and |x| + 2 apart, each written out; the first is given
  * twice. */
 TEST_THAT(equal_things_are_computed_once) {
-  const int64_t three = 3;
   const float data[] = {1, -2, 3}, once[] = {1, 1, 1}, twice[] = {2, 2, 2};
   const float want[] = {4, 9, 16}, apart[] = {3, 4, 5};
-  keel_tensor *ones[] = {floats(context, 3, once), floats(context, 3, once),
-                         floats(context, 3, twice)};
+  const float *const added[] = {once, once, twice};
   keel_builder *builder = create_builder(context, "twice");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &three), sums[3];
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(3)), sums[3];
   for (int i = 0; i < 3; i++) {
-    const keel_value pair[] = {keel_builder_op(builder, "Abs", NULL, 0, &x, 1),
-                               keel_builder_constant(builder, ones[i])};
-    sums[i] = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
+    sums[i] = op(builder, "Add", op(builder, "Abs", x, KEEL_ABSENT),
+                 constant_of(builder, floats(context, 3, added[i])));
   }
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Mul", NULL, 0, sums, 2));
-  keel_builder_output(builder, "again",
-                      keel_builder_op(builder, "Mul", NULL, 0, sums, 2));
+  for (int i = 0; i < 2; i++)
+    keel_builder_output(builder, i ? "again" : "y",
+                        op(builder, "Mul", sums[0], sums[1]));
   keel_builder_output(builder, "apart", sums[2]);
   keel_program *program = finish_program(builder);
   for (int joined = 0; joined < 2; joined++) {
@@ -306,7 +269,6 @@ TEST_THAT(equal_things_are_computed_once) {
     release_all(out, 3);
     RELEASE(in, plan);
   }
-  release_all(ones, 3);
   keel_program_release(program);
 }
 
@@ -322,9 +284,7 @@ TEST_THAT(things_that_differ_stay_apart) {
     keel_builder_output(
         builder, i ? "b" : "a",
         keel_builder_op(builder, "Softmax", &axes[i], 1, &in, 1));
-  const keel_value swapped[] = {in, in};
-  keel_builder_output(builder, "c",
-                      keel_builder_op(builder, "Sub", NULL, 0, swapped, 2));
+  keel_builder_output(builder, "c", op(builder, "Sub", in, in));
   keel_program *program = finish_program(builder);
   keel_plan *plan = plan_of(program, 0);
   assert_int_equal(runs_of(plan, "Softmax"), 2);
@@ -388,11 +348,9 @@ static keel_value random_constant(keel_builder *builder, uint32_t rank,
                                   const int64_t *dims) {
   int64_t count = elements_of(rank, dims);
   float *data = malloc((size_t)count * sizeof *data);
-  keel_tensor *tensor = NULL;
   for (int64_t i = 0; i < count; i++)
     data[i] = (float)((i * 37 + 11) % 29 - 14) / 32;
-  keel_tensor_create(context, KD_F32, rank, dims, data, &tensor);
-  keel_value value = constant_of(builder, tensor);
+  keel_value value = add_constant(builder, KD_F32, rank, dims, data);
   free(data);
   return value;
 }
@@ -405,15 +363,13 @@ static keel_tensor *run_window(const window_case *c, uint32_t skipped) {
   keel_value x = random_constant(builder, c->rank, image);
   keel_value w = random_constant(builder, c->rank, filter);
   keel_value open = keel_builder_input(builder, "x", KD_F32, c->rank, image);
-  keel_value sum[] = {open, x}; /* keeps the input from being folded away */
-  keel_value y = keel_builder_op(builder, "Add", NULL, 0, sum, 2);
+  keel_value y = op(builder, "Add", open, x); /* which is not folded away */
   y = window_op(builder, c, "Conv", y, w);
   if (c->op) y = window_op(builder, c, c->op, y, KEEL_ABSENT);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, y);
   keel_plan *plan = plan_of(program, skipped);
-  keel_tensor *in = NULL, *out = NULL;
-  keel_tensor_create(context, KD_F32, c->rank, image, NULL, &in);
+  keel_tensor *out = NULL;
+  keel_tensor *in = create_tensor(context, KD_F32, c->rank, image, NULL);
   for (int i = 0; i < 3; i++) { /* with values, and then without */
     keel_tensor_release(out);
     expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
@@ -467,20 +423,18 @@ TEST_THAT(a_fused_sum_leaves_what_others_need) {
     keel_value first[] = {x, w};
     keel_value y = keel_builder_op(builder, "Conv", &pads, 1, first, 2);
     keel_value second[] = {y, w};
-    keel_value sum[] = {keel_builder_op(builder, "Conv", &pads, 1, second, 2),
-                        y};
-    keel_value z = keel_builder_op(builder, "Add", NULL, 0, sum, 2);
-    keel_value last[] = {keel_builder_op(builder, "Relu", NULL, 0, &z, 1), y};
-    keel_builder_output(builder, "out",
-                        keel_builder_op(builder, "Add", NULL, 0, last, 2));
+    keel_value z = op(builder, "Add",
+                      keel_builder_op(builder, "Conv", &pads, 1, second, 2), y);
+    keel_builder_output(
+        builder, "out",
+        op(builder, "Add", op(builder, "Relu", z, KEEL_ABSENT), y));
     keel_program *program = finish_program(builder);
     keel_plan *plan = plan_of(program, fast ? 0 : 2);
     float pixels[32 * 36];
     for (int i = 0; i < 32 * 36; i++)
       pixels[i] = (float)(i % 23 - 11) / 16;
-    keel_tensor *in = NULL, *out = NULL;
-    keel_tensor_create(context, KD_F32, 4, image, pixels, &in);
-    expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
+    keel_tensor *in = create_tensor(context, KD_F32, 4, image, pixels),
+                *out = output_of(plan, &in, 1);
     expect_ok(keel_tensor_read(out, results[fast], sizeof *results));
     RELEASE(in, out, plan, program);
   }

@@ -20,8 +20,7 @@ static void note(void *support_context, const keel_support *op) {
 }
 
 static keel_device *device_of(const char *name) {
-  keel_device *device = NULL;
-  expect_ok(keel_device_find(context, name, &device));
+  keel_device *device = find_device(context, name);
   return device;
 }
 
@@ -29,11 +28,10 @@ static keel_device *device_of(const char *name) {
 static void expect_on(keel_program *program, keel_device *device,
                       keel_tensor *x, const char *node, const char *where) {
   keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = device));
-  keel_tensor *y = NULL;
   keel_profile_line line;
   bool found = false;
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   keel_plan_profile(plan, 0);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++) {
     if (strcmp(line.node, node) != 0) continue;
@@ -53,8 +51,7 @@ static keel_program *add_and_erf(const char *second, kd_dtype dtype,
   x = op(builder, "Add", x, x);
   expect_ok(keel_builder_node_name(builder, "second"));
   x = op(builder, second, x, KEEL_ABSENT);
-  keel_builder_output(builder, "y", x);
-  return finish_program(builder);
+  return program_giving(builder, x);
 }
 
 TEST_THAT(taken) {
@@ -106,21 +103,15 @@ TEST_THAT(no_kernel_of_types) {
 /* Dropout of x, by a training mode that is 0, 1, or (-1) an input. It is the runtime's, and its
  * numbers are random unless it keeps all. */
 static keel_program *dropout(int training, float ratio) {
-  const int64_t size = 2;
   const uint8_t mode = training == 1;
   keel_builder *builder = create_builder(context, "dropout");
-  keel_value inputs[3] = {keel_builder_input(builder, "x", KD_F32, 1, &size)};
-  keel_tensor *tensor = create_tensor(context, KD_F32, 0, NULL, &ratio);
-  inputs[1] = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  expect_ok(keel_tensor_create(context, KD_BOOL, 0, NULL, &mode, &tensor));
+  keel_value inputs[3] = {keel_builder_input(builder, "x", KD_F32, DIMS(2))};
+  inputs[1] = add_constant(builder, KD_F32, 0, NULL, &ratio);
   inputs[2] = training < 0
                   ? keel_builder_input(builder, "training", KD_BOOL, 0, NULL)
-                  : keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Dropout", NULL, 0, inputs, 3));
-  return finish_program(builder);
+                  : add_constant(builder, KD_BOOL, 0, NULL, &mode);
+  return program_giving(
+      builder, keel_builder_op(builder, "Dropout", NULL, 0, inputs, 3));
 }
 
 TEST_THAT(dropping) {
@@ -168,10 +159,9 @@ TEST_THAT(the_first_no_is_the_answer) {
 
 /* A body's ops are asked about, too; If is the runtime's. */
 TEST_THAT(nested) {
-  static const int64_t size = 2;
   keel_builder *builder = create_builder(context, "nested"), *bodies[2];
   keel_value which = keel_builder_input(builder, "which", KD_BOOL, 0, NULL);
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(2));
   for (int i = 0; i < 2; i++) {
     expect_ok(keel_builder_body(builder, "branch", &bodies[i]));
     keel_builder_output(bodies[i], "y",
@@ -200,14 +190,12 @@ TEST_THAT(nested) {
 
 /* An op that a device's scope has placed is not the device's that is asked. */
 TEST_THAT(placed_elsewhere) {
-  static const int64_t size = 2;
   keel_builder *builder = create_builder(context, "placed");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(2));
   expect_ok(keel_device_push(device_of("cpu:0")));
   x = op(builder, "Relu", x, KEEL_ABSENT);
   keel_device_pop();
-  keel_builder_output(builder, "y", x);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, x);
   expect_fails(
       keel_program_support(program, device_of("minimal:0"), NULL, NULL),
       KD_UNIMPLEMENTED, "Relu was placed on cpu:0");

@@ -5,13 +5,12 @@
 
 #include <keel/group.h>
 
-#include "testing.h"
+#include "one_context.h"
 
 #ifdef SIM_PLUGIN
 
 enum { MEMBERS = 4, ROWS = 8 };
 
-static keel_context *context;
 static keel_group *group;
 
 /* Two devices of one plugin, which can work together, and two of others. */
@@ -39,12 +38,11 @@ SETUP(end) {
 /* Row i of rank r: 100 r + i, in two columns. */
 static keel_tensor *value_of(uint32_t rank) {
   float data[ROWS * 2];
-  const int64_t dims[] = {ROWS, 2};
   for (int i = 0; i < ROWS * 2; i++) {
     int row = i / 2;
     data[i] = (float)(100 * (int)rank + row);
   }
-  return create_tensor(context, KD_F32, 2, dims, data);
+  return create_tensor(context, KD_F32, DIMS(ROWS, 2), data);
 }
 
 /* What each member has afterwards: the first column. */
@@ -65,13 +63,11 @@ static keel_plan *plan_of(uint32_t rank, const char *name,
                           const keel_attr *attrs, uint32_t attr_count) {
   keel_builder *builder = create_builder(context, "exchange");
   const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
   keel_builder_node_name(builder, "node");
   const keel_value y = keel_builder_op(builder, name, attrs, attr_count,
                                        (keel_value[]){member, x}, 2);
-  keel_builder_output(builder, "y", op(builder, "Identity", y, KEEL_ABSENT));
-  return finish_plan(builder,
+  return plan_giving(builder, op(builder, "Identity", y, KEEL_ABSENT),
                      PLAN_PARAMS(.device = keel_group_device(group, rank)));
 }
 
@@ -230,10 +226,8 @@ TEST_THAT(rank) {
   keel_tensor *members[MEMBERS];
   expect_ok(keel_group_members(group, members));
   for (uint32_t r = 0; r < MEMBERS; r++) {
-    keel_tensor *out = NULL;
     int64_t number = -1;
-    expect_ok(
-        keel_call(context, "keel::Rank", NULL, 0, &members[r], 1, &out, 1));
+    keel_tensor *out = call_op(context, "keel::Rank", NULL, 0, &members[r], 1);
     expect_ok(keel_tensor_read(out, &number, sizeof number));
     assert_int_equal(number, r);
     keel_tensor_release(out);
@@ -246,22 +240,14 @@ TEST_THAT(rank) {
 /* y = op(member, x), and the gradient of the sum of y * w on all ranks, by the own x. */
 static keel_plan *gradient_plan(uint32_t rank, const char *name,
                                 const keel_attr *attrs, uint32_t attr_count) {
-  static const char *const xs[] = {"x"};
-  const keel_attr of[] = {
-      {.name = "xs", .kind = KD_ATTR_STRINGS, .count = 1, .strings = xs},
-      KEEL_STRING("y", "loss")};
   keel_builder *builder = create_builder(context, "gradient");
   const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
-  const keel_value w =
-      keel_builder_input(builder, "w", KD_F32, 2, (int64_t[]){-1, 2});
+  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
+  const keel_value w = keel_builder_input(builder, "w", KD_F32, DIMS(-1, 2));
   const keel_value y = keel_builder_op(builder, name, attrs, attr_count,
                                        (keel_value[]){member, x}, 2);
   const keel_value loss = op(builder, "Mul", y, w);
-  const keel_value dx =
-      keel_builder_op(builder, "ai.onnx.preview.training::Gradient", of, 2,
-                      (keel_value[]){x, x, loss}, 3);
+  const keel_value dx = gradient_of(builder, "x", x, "loss", loss);
   keel_builder_output(builder, "y", op(builder, "Identity", y, KEEL_ABSENT));
   keel_builder_output(builder, "dx", dx);
   return finish_plan(builder,
@@ -304,10 +290,9 @@ static void check_gradient(const char *name, const keel_attr *attrs,
     for (uint32_t r = 0; r < MEMBERS; r++) {
       numbers(&random, x[r], (int64_t)ROWS * 2);
       numbers(&random, w[r], rows * 2);
-      keel_tensor *in[] = {
-          all.members[r],
-          create_tensor(context, KD_F32, 2, (int64_t[]){ROWS, 2}, x[r]),
-          create_tensor(context, KD_F32, 2, (int64_t[]){rows, 2}, w[r])};
+      keel_tensor *in[] = {all.members[r],
+                           create_tensor(context, KD_F32, DIMS(ROWS, 2), x[r]),
+                           create_tensor(context, KD_F32, DIMS(rows, 2), w[r])};
       keel_tensor *out[2];
       expect_ok(keel_plan_begin(all.plans[r], NULL, in, 3, out, 2));
       release_all(in, 3);
@@ -348,24 +333,17 @@ TEST_THAT(gradients) {
 
 TEST_THAT(gradients_of_sums_only) {
   static const char *const names[] = {"keel::AllReduce", "keel::ReduceScatter"};
-  static const char *const xs[] = {"x"};
   const keel_attr max[] = {KEEL_STRING("reduction", "max"),
                            KEEL_INT("size", MEMBERS)};
-  const keel_attr of[] = {
-      {.name = "xs", .kind = KD_ATTR_STRINGS, .count = 1, .strings = xs},
-      KEEL_STRING("y", "y")};
   for (int i = 0; i < 2; i++) {
     keel_builder *builder = create_builder(context, "max");
     keel_plan *plan = NULL;
     const keel_value member = keel_builder_resource(builder, "member");
     const keel_value x =
-        keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+        keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
     const keel_value y = keel_builder_op(builder, names[i], max, 2,
                                          (keel_value[]){member, x}, 2);
-    keel_builder_output(
-        builder, "dx",
-        keel_builder_op(builder, "ai.onnx.preview.training::Gradient", of, 2,
-                        (keel_value[]){x, x, y}, 3));
+    keel_builder_output(builder, "dx", gradient_of(builder, "x", x, "y", y));
     keel_program *program = finish_program(builder);
     expect_fails(keel_plan_create(program, NULL, &plan), KD_UNIMPLEMENTED,
                  "has a gradient in Keel for sums only");
@@ -376,38 +354,45 @@ TEST_THAT(gradients_of_sums_only) {
 /* ---- programs ---------------------------------------------------------------------- */
 
 static keel_value i64(keel_builder *builder, int64_t number) {
-  return constant_of(builder, create_tensor(context, KD_I64, 0, NULL, &number));
+  return add_constant(builder, KD_I64, 0, NULL, &number);
 }
 
-/* Five rounds, each of which sums all members' values and divides by their number. */
-static keel_plan *mean_plan(uint32_t rank) {
-  keel_builder *builder = create_builder(context, "mean"), *test = NULL,
+/* Five rounds from x, each of which makes v of what `step` adds to the body. */
+static keel_plan *loop_plan(keel_device *device, uint32_t rank,
+                            keel_value (*step)(keel_builder *body,
+                                               keel_value member, keel_value i,
+                                               keel_value v, uint32_t rank)) {
+  keel_builder *builder = create_builder(context, "loop"), *test = NULL,
                *body = NULL;
   const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
-  float members = MEMBERS;
+  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
   keel_value out[2];
   expect_ok(keel_builder_body(builder, "test", &test));
   keel_value i = keel_builder_input(test, "i", KD_I64, 0, NULL);
-  keel_builder_input(test, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
+  keel_builder_input(test, "v", KD_F32, DIMS(ROWS, 2));
   keel_builder_output(test, "c", op(test, "Less", i, i64(test, 5)));
   expect_ok(keel_builder_body(builder, "body", &body));
   i = keel_builder_input(body, "i", KD_I64, 0, NULL);
-  keel_value v = keel_builder_input(body, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
-  keel_value sum =
-      keel_builder_op(body, "keel::AllReduce", NULL, 0,
-                      (keel_value[]){keel_builder_capture(body, member), v}, 2);
-  keel_value n =
-      constant_of(body, create_tensor(context, KD_F32, 0, NULL, &members));
+  keel_value v = keel_builder_input(body, "v", KD_F32, DIMS(ROWS, 2));
+  v = step(body, keel_builder_capture(body, member), i, v, rank);
   keel_builder_output(body, "i", op(body, "Add", i, i64(body, 1)));
-  keel_builder_output(body, "v", op(body, "Div", sum, n));
+  keel_builder_output(body, "v", v);
   expect_ok(keel_builder_while(builder, test, body,
                                (keel_value[]){i64(builder, 0), x}, 2, out));
-  keel_builder_output(builder, "y", out[1]);
   RELEASE(test, body);
-  return finish_plan(builder,
-                     PLAN_PARAMS(.device = keel_group_device(group, rank)));
+  return plan_giving(builder, out[1], PLAN_PARAMS(.device = device));
+}
+
+/* All members' values are summed, and divided by their number. */
+static keel_value mean_step(keel_builder *body, keel_value member, keel_value i,
+                            keel_value v, uint32_t rank) {
+  (void)i, (void)rank;
+  return op(body, "Div", op(body, "keel::AllReduce", member, v),
+            add_constant(body, KD_F32, 0, NULL, &(float){MEMBERS}));
+}
+
+static keel_plan *mean_plan(uint32_t rank) {
+  return loop_plan(keel_group_device(group, rank), rank, mean_step);
 }
 
 TEST_THAT(in_a_loop) {
@@ -429,8 +414,7 @@ TEST_THAT(in_a_loop) {
 TEST_THAT(types) {
   keel_builder *builder = create_builder(context, "types");
   const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
   const keel_attr size[] = {KEEL_INT("size", MEMBERS)};
   static const char *const names[] = {"keel::AllGather", "keel::ReduceScatter",
                                       "keel::AllToAll"};
@@ -576,22 +560,18 @@ TEST_THAT(other_programs) {
   release_plans(&all);
 }
 
-/* The run of rank 1 fails before it comes to the second exchange. */
-/* Sums x, takes a row of that, of which rank 1 has none, and sums that. */
+/* Sums x, takes a row of that, and sums it; rank 1, which has no such row, fails before it
+ * comes to the second exchange. */
 static keel_plan *row_plan(uint32_t rank) {
   keel_builder *builder = create_builder(context, "fails");
   const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
   const keel_value first = op(builder, "keel::AllReduce", member, x);
   const int64_t index = rank == 1 ? 99 : 1;
-  const int64_t one = 1;
-  keel_value at =
-      constant_of(builder, create_tensor(context, KD_I64, 1, &one, &index));
+  keel_value at = add_ints(builder, 1, &index);
   keel_value row = op(builder, "Gather", first, at);
   keel_value second = op(builder, "keel::AllReduce", member, row);
-  keel_builder_output(builder, "y", second);
-  return finish_plan(builder,
+  return plan_giving(builder, second,
                      PLAN_PARAMS(.device = keel_device_at(context, 2)));
 }
 
@@ -651,10 +631,9 @@ TEST_THAT(a_run_after_one_that_fails) {
 /* Rank 1's run waits for its input when it is cancelled. */
 TEST_THAT(a_run_that_is_cancelled) {
   runs all;
-  keel_cancel *cancel = NULL;
   keel_tensor *late = NULL, *x = value_of(1);
   make_plans(&all, "keel::AllReduce", NULL, 0);
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   expect_ok(keel_tensor_promise(context, &late));
   expect_ok(keel_group_members(group, all.members));
   const keel_run_params cancelled = {.struct_size = sizeof cancelled,
@@ -673,39 +652,18 @@ TEST_THAT(a_run_that_is_cancelled) {
   release_plans(&all);
 }
 
-/* Rounds whose row exists, but for rank 1 in the second one. */
-static keel_plan *rows_plan(uint32_t rank) {
-  keel_builder *builder = create_builder(context, "rows"), *test = NULL,
-               *body = NULL;
-  const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
-  keel_value out[2];
-  expect_ok(keel_builder_body(builder, "test", &test));
-  keel_value i = keel_builder_input(test, "i", KD_I64, 0, NULL);
-  keel_builder_input(test, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
-  keel_builder_output(test, "c", op(test, "Less", i, i64(test, 5)));
-  expect_ok(keel_builder_body(builder, "body", &body));
-  i = keel_builder_input(body, "i", KD_I64, 0, NULL);
-  keel_value v = keel_builder_input(body, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
+/* The row exists, but for rank 1 in the second round. */
+static keel_value row_step(keel_builder *body, keel_value member, keel_value i,
+                           keel_value v, uint32_t rank) {
   keel_value at = op(body, "Add", i, i64(body, rank == 1 ? ROWS - 1 : 0));
-  keel_value pair[] = {keel_builder_capture(body, member),
-                       op(body, "Add", v, op(body, "Gather", v, at))};
-  keel_builder_output(body, "i", op(body, "Add", i, i64(body, 1)));
-  keel_builder_output(
-      body, "v", keel_builder_op(body, "keel::AllReduce", NULL, 0, pair, 2));
-  expect_ok(keel_builder_while(builder, test, body,
-                               (keel_value[]){i64(builder, 0), x}, 2, out));
-  keel_builder_output(builder, "y", out[1]);
-  RELEASE(test, body);
-  return finish_plan(builder,
-                     PLAN_PARAMS(.device = keel_device_at(context, 2)));
+  return op(body, "keel::AllReduce", member,
+            op(body, "Add", v, op(body, "Gather", v, at)));
 }
 
 TEST_THAT(a_loop_that_fails) {
   runs all;
   for (uint32_t r = 0; r < MEMBERS; r++)
-    all.plans[r] = rows_plan(r);
+    all.plans[r] = loop_plan(keel_device_at(context, 2), r, row_step);
   for (int run = 0; run < 10; run++) {
     begin_runs(&all, MEMBERS);
     expect_failed(&all, KD_OUT_OF_RANGE, "index 8");
@@ -749,7 +707,6 @@ TEST_THAT(values_without_elements) {
                                       "keel::ReduceScatter", "keel::AllToAll",
                                       "keel::Broadcast",     "keel::Permute"};
   static const int64_t pair[] = {0, 1};
-  const int64_t dims[] = {0, 2};
   for (int k = 0; k < 6; k++) {
     keel_tensor *members[MEMBERS], *out[MEMBERS];
     const keel_attr size[] = {KEEL_INT("size", MEMBERS)};
@@ -757,7 +714,7 @@ TEST_THAT(values_without_elements) {
     expect_ok(keel_group_members(group, members));
     for (uint32_t r = 0; r < MEMBERS; r++) {
       keel_tensor *in[] = {members[r],
-                           create_tensor(context, KD_F32, 2, dims, NULL)};
+                           create_tensor(context, KD_F32, DIMS(0, 2), NULL)};
       expect_ok(keel_call(context, names[k], k == 5 ? pairs : size, 1, in, 2,
                           &out[r], 1));
       keel_tensor_release(in[1]);
@@ -775,13 +732,12 @@ TEST_THAT(other_types) {
   for (int k = 0; k < 3; k++) {
     keel_tensor *members[MEMBERS], *out[MEMBERS] = {NULL};
     const keel_attr size[] = {KEEL_INT("size", MEMBERS)};
-    const int64_t dims[] = {4, 2};
     float few[8] = {0};
     expect_ok(keel_group_members(group, members));
     keel_tensor *in[] = {members[0], value_of(0)};
     expect_ok(keel_call(context, names[k], size, 1, in, 2, &out[0], 1));
     keel_tensor *other[] = {members[1],
-                            create_tensor(context, KD_F32, 2, dims, few)};
+                            create_tensor(context, KD_F32, DIMS(4, 2), few)};
     expect_fails(keel_call(context, names[k], size, 1, other, 2, &out[1], 1),
                  KD_INVALID_ARGUMENT, "of other parameters or types");
     assert_int_equal(keel_tensor_wait(out[0]), KD_INVALID_ARGUMENT);

@@ -5,14 +5,13 @@
 #include <unistd.h>
 
 #include "layers/layers.h"
+#include "one_context.h"
 #include "ranks/group/group.h"
-#include "testing.h"
 
 #ifdef SIM_PLUGIN
 
 enum { SIZE = 6 };
 
-static keel_context *context;
 static keel_device *members[3];
 static atomic_int complaints;
 
@@ -154,11 +153,11 @@ static void check_all(keel_device *const *devices, uint32_t count,
   keel_group_release(group);
 }
 
-LISTED_TEST(one_plugins_devices_do_it_themselves) {
+TEST_BETWEEN(one_plugins_devices_do_it_themselves, open_sim, close_all) {
   check_all(members, 2, true);
 }
 
-LISTED_TEST(any_devices_do_it_through_the_host) {
+TEST_BETWEEN(any_devices_do_it_through_the_host, open_sim, close_all) {
   keel_device *mixed[] = {members[2], members[1]};
   check_all(mixed, 2, false);
   check_all(members, 3, false);
@@ -166,7 +165,7 @@ LISTED_TEST(any_devices_do_it_through_the_host) {
 }
 
 /* What the plugin can't do the host does: here, integers. */
-LISTED_TEST(what_the_plugin_lacks_the_host_does) {
+TEST_BETWEEN(what_the_plugin_lacks_the_host_does, open_sim, close_all) {
   keel_group *group = group_of(members, 2);
   const int64_t dims[] = {3}, a[] = {1, 2, 3}, b[] = {INT64_C(1) << 40, 5, 6};
   int64_t got[3];
@@ -189,7 +188,7 @@ LISTED_TEST(what_the_plugin_lacks_the_host_does) {
 
 /* ---- late values -------------------------------------------------------------------- */
 
-LISTED_TEST(late_values_are_waited_for_by_nobody) {
+TEST_BETWEEN(late_values_are_waited_for_by_nobody, open_sim, close_all) {
   for (uint32_t count = 2; count <= 3; count++) {
     keel_group *group = group_of(members, count);
     keel_tensor *in[3], *out[3], *last = value_of(count - 1, SIZE);
@@ -212,7 +211,7 @@ LISTED_TEST(late_values_are_waited_for_by_nobody) {
   }
 }
 
-LISTED_TEST(a_value_that_fails_fails_for_all) {
+TEST_BETWEEN(a_value_that_fails_fails_for_all, open_sim, close_all) {
   keel_group *group = group_of(members, 2);
   keel_tensor *in[2] = {value_of(0, SIZE), NULL}, *out[2];
   keel_tensor_promise(context, &in[1]);
@@ -231,51 +230,44 @@ LISTED_TEST(a_value_that_fails_fails_for_all) {
 
 /* ---- what is refused ----------------------------------------------------------------- */
 
-static void expect_refused(keel_status status, keel_status want,
-                           const char *words) {
-  assert_int_equal(status, want);
-  if (!strstr(keel_message(), words))
-    fail_msg("\"%s\" has no \"%s\"", keel_message(), words);
-}
-
-LISTED_TEST(wrong_use_is_named_with_rank_and_device) {
+TEST_BETWEEN(wrong_use_is_named_with_rank_and_device, open_sim, close_all) {
   keel_group *group = group_of(members, 2), *none = NULL;
   keel_device *twice[] = {members[0], members[0]};
   keel_tensor *in[2] = {value_of(0, SIZE), value_of(1, SIZE - 1)}, *out[2];
-  expect_refused(keel_group_create(twice, 2, &none), KD_INVALID_ARGUMENT,
-                 "is rank 0 and 1");
-  expect_refused(keel_group_create(twice, 0, &none), KD_INVALID_ARGUMENT,
-                 "a group of 0 devices");
-  expect_refused(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out),
-                 KD_INVALID_ARGUMENT,
-                 "all_reduce of a group of 2 devices: rank 1 (sim:1) has"
-                 " f32[5], and another type than rank 0");
+  expect_fails(keel_group_create(twice, 2, &none), KD_INVALID_ARGUMENT,
+               "is rank 0 and 1");
+  expect_fails(keel_group_create(twice, 0, &none), KD_INVALID_ARGUMENT,
+               "a group of 0 devices");
+  expect_fails(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out),
+               KD_INVALID_ARGUMENT,
+               "all_reduce of a group of 2 devices: rank 1 (sim:1) has"
+               " f32[5], and another type than rank 0");
   assert_null(out[0]);
-  expect_refused(keel_group_all_reduce(group, 9, in, out), KD_INVALID_ARGUMENT,
-                 "no reduction 9");
+  expect_fails(keel_group_all_reduce(group, 9, in, out), KD_INVALID_ARGUMENT,
+               "no reduction 9");
   keel_tensor *odd[2] = {in[1], in[1]};
-  expect_refused(keel_group_reduce_scatter(group, KD_REDUCE_SUM, odd, out),
-                 KD_INVALID_ARGUMENT, "can't be parted");
-  expect_refused(keel_group_broadcast(group, 2, in[0], out),
-                 KD_INVALID_ARGUMENT, "broadcast from rank 2");
+  expect_fails(keel_group_reduce_scatter(group, KD_REDUCE_SUM, odd, out),
+               KD_INVALID_ARGUMENT, "can't be parted");
+  expect_fails(keel_group_broadcast(group, 2, in[0], out), KD_INVALID_ARGUMENT,
+               "broadcast from rank 2");
   odd[1] = NULL;
-  expect_refused(keel_group_all_gather(group, odd, out), KD_INVALID_ARGUMENT,
-                 "rank 1 (sim:1) has no value");
+  expect_fails(keel_group_all_gather(group, odd, out), KD_INVALID_ARGUMENT,
+               "rank 1 (sim:1) has no value");
   release_all(in, 2);
   keel_group_release(group);
 }
 
-LISTED_TEST(a_failing_plugin_is_named) {
+TEST_BETWEEN(a_failing_plugin_is_named, open_sim, close_all) {
   keel_group *group = group_of(members, 2), *none = NULL;
   keel_tensor *in[2] = {value_of(0, SIZE), value_of(1, SIZE)}, *out[2];
   expect_ok(keel_layers_set("fault:collective.enqueue=1:INTERNAL"));
-  expect_refused(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out),
-                 KD_INTERNAL, "while a group of 2 devices did all_reduce");
+  expect_fails(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out),
+               KD_INTERNAL, "while a group of 2 devices did all_reduce");
   expect_ok(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out));
   release_all(out, 2);
   expect_ok(keel_layers_set("fault:collective.create=1:OUT_OF_MEMORY"));
-  expect_refused(keel_group_create(members, 2, &none), KD_OUT_OF_MEMORY,
-                 "made a group");
+  expect_fails(keel_group_create(members, 2, &none), KD_OUT_OF_MEMORY,
+               "made a group");
   assert_null(none);
   expect_ok(keel_layers_set("validation"));
   release_all(in, 2);
@@ -284,20 +276,19 @@ LISTED_TEST(a_failing_plugin_is_named) {
 
 /* ---- lost devices ---------------------------------------------------------------------- */
 
-LISTED_TEST(a_lost_member_fails_the_call_and_comes_back) {
+TEST_BETWEEN(a_lost_member_fails_the_call_and_comes_back, open_sim, close_all) {
   setenv("KEEL_SIM_LOSE", "1", 1);
   keel_group *group = group_of(members, 2);
   keel_tensor *in[2] = {value_of(0, SIZE), value_of(1, SIZE)}, *out[2];
   keel_tensor *there = NULL, *y = NULL;
-  keel_op *op = NULL;
   expect_ok(keel_tensor_to(in[0], members[0], &there));
-  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, members[0], &op));
+  keel_op *op = prepare_op(context, "Neg", NULL, 0, members[0]);
   float back[SIZE];
   keel_status status = keel_op_call(op, &there, 1, &y, 1);
   if (status == KD_OK) status = keel_tensor_read(y, back, sizeof back);
   assert_int_equal(status, KD_DEVICE_LOST);
-  expect_refused(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out),
-                 KD_DEVICE_LOST, "sim:0 was lost");
+  expect_fails(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out),
+               KD_DEVICE_LOST, "sim:0 was lost");
   RELEASE(there, y);
   unsetenv("KEEL_SIM_LOSE");
   assert_int_equal(keel_device_reopen(members[0]), KD_FAILED_PRECONDITION);
@@ -336,7 +327,7 @@ static void *reduce_often(void *number) {
 }
 
 /* Each group in another order of the same devices. */
-LISTED_TEST(groups_that_share_devices_do_not_lock_up) {
+TEST_BETWEEN(groups_that_share_devices_do_not_lock_up, open_sim, close_all) {
   keel_device *turned[] = {members[1], members[0]};
   pthread_t threads[4];
   forward = group_of(members, 2);
@@ -354,18 +345,6 @@ LISTED_TEST(groups_that_share_devices_do_not_lock_up) {
 
 /* ---- real plugins ---------------------------------------------------------------------- */
 
-LISTED_TEST(opencl_and_the_cpu_work_together) {
-  const char *paths[] = {OPENCL_PLUGIN, CPU_PLUGIN};
-  keel_device *pair[2];
-  if (access(OPENCL_PLUGIN, R_OK) != 0) skip();
-  open_plugins(paths, 2, NULL, 0);
-  bool both = keel_device_find(context, "opencl:0", &pair[0]) == KD_OK &&
-              keel_device_find(context, "cpu:0", &pair[1]) == KD_OK;
-  if (both) check_all(pair, 2, false);
-  keel_close(context);
-  if (!both) skip();
-}
-
 static void open_cuda(const char *nccl, keel_device **out_pair) {
   const char *paths[] = {CUDA_PLUGIN, CPU_PLUGIN};
   char option[512];
@@ -377,22 +356,8 @@ static void open_cuda(const char *nccl, keel_device **out_pair) {
   expect_ok(keel_device_find(context, "cuda:1", &out_pair[1]));
 }
 
-/* NCCL, or the stand-in for it, does it; without it, the host. */
-static void check_cuda(const char *nccl, bool direct) {
-  keel_device *pair[2];
-  open_cuda(nccl, pair);
-  check_all(pair, 2, direct);
-  keel_close(context);
-}
-
-LISTED_TEST(cuda_devices_work_by_nccl) {
-  if (access(STANDINS "/standin_nccl.so", R_OK) != 0) skip();
-  check_cuda("off", false);
-  check_cuda(STANDINS "/standin_nccl.so", true);
-}
-
 /* First: the library is opened once for the process. Copies alone, no launch. */
-LISTED_TEST(without_nccl_the_host_does_it) {
+TEST_THAT(without_nccl_the_host_does_it) {
   keel_device *pair[2];
   keel_group_counts counts;
   if (access(STANDINS "/standin_nccl.so", R_OK) != 0) skip();
@@ -411,7 +376,7 @@ LISTED_TEST(without_nccl_the_host_does_it) {
 }
 
 /* Its part never comes: NCCL's work on the other device would wait for it for ever. */
-LISTED_TEST(a_lost_gpu_holds_up_no_other) {
+TEST_THAT(a_lost_gpu_holds_up_no_other) {
   keel_device *pair[2];
   if (access(STANDINS "/standin_nccl.so", R_OK) != 0) skip();
   LEAKS_OFF();
@@ -420,9 +385,8 @@ LISTED_TEST(a_lost_gpu_holds_up_no_other) {
   open_cuda(STANDINS "/standin_nccl.so", pair);
   keel_group *group = group_of(pair, 2);
   keel_tensor *in[2] = {value_of(0, SIZE), value_of(1, SIZE)}, *out[2];
-  keel_op *op = NULL;
   float got[SIZE];
-  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, pair[0], &op));
+  keel_op *op = prepare_op(context, "Neg", NULL, 0, pair[0]);
   keel_tensor *negative = NULL;
   expect_ok(keel_op_call(op, in, 1, &negative, 1));
   expect_ok(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out));
@@ -438,30 +402,33 @@ LISTED_TEST(a_lost_gpu_holds_up_no_other) {
   LEAKS_ON();
 }
 
-int main(void) {
-  const struct CMUnitTest sim[] = {
-      cmocka_unit_test(one_plugins_devices_do_it_themselves),
-      cmocka_unit_test(any_devices_do_it_through_the_host),
-      cmocka_unit_test(what_the_plugin_lacks_the_host_does),
-      cmocka_unit_test(late_values_are_waited_for_by_nobody),
-      cmocka_unit_test(a_value_that_fails_fails_for_all),
-      cmocka_unit_test(wrong_use_is_named_with_rank_and_device),
-      cmocka_unit_test(a_failing_plugin_is_named),
-      cmocka_unit_test(groups_that_share_devices_do_not_lock_up),
-  };
-  const struct CMUnitTest lost[] = {
-      cmocka_unit_test(a_lost_member_fails_the_call_and_comes_back),
-  };
-  const struct CMUnitTest real[] = {
-      cmocka_unit_test(without_nccl_the_host_does_it),
-      cmocka_unit_test(a_lost_gpu_holds_up_no_other), /* by its first launch */
-      cmocka_unit_test(opencl_and_the_cpu_work_together),
-      cmocka_unit_test(cuda_devices_work_by_nccl),
-  };
-  int failed = cmocka_run_group_tests_name("sim", sim, open_sim, close_all);
-  failed += cmocka_run_group_tests_name("lost", lost, open_sim, close_all);
-  return failed + cmocka_run_group_tests_name("real", real, NULL, NULL);
+TEST_THAT(opencl_and_the_cpu_work_together) {
+  const char *paths[] = {OPENCL_PLUGIN, CPU_PLUGIN};
+  keel_device *pair[2];
+  if (access(OPENCL_PLUGIN, R_OK) != 0) skip();
+  open_plugins(paths, 2, NULL, 0);
+  bool both = keel_device_find(context, "opencl:0", &pair[0]) == KD_OK &&
+              keel_device_find(context, "cpu:0", &pair[1]) == KD_OK;
+  if (both) check_all(pair, 2, false);
+  keel_close(context);
+  if (!both) skip();
 }
+
+/* NCCL, or the stand-in for it, does it; without it, the host. */
+static void check_cuda(const char *nccl, bool direct) {
+  keel_device *pair[2];
+  open_cuda(nccl, pair);
+  check_all(pair, 2, direct);
+  keel_close(context);
+}
+
+TEST_THAT(cuda_devices_work_by_nccl) {
+  if (access(STANDINS "/standin_nccl.so", R_OK) != 0) skip();
+  check_cuda("off", false);
+  check_cuda(STANDINS "/standin_nccl.so", true);
+}
+
+RUN_TESTS(NULL, NULL)
 
 #else
 

@@ -10,13 +10,12 @@
 #include "device/device.h"
 #include "eager/launch.h"
 #include "layers/layers.h"
-#include "testing.h"
+#include "one_context.h"
 
 #ifdef SIM_PLUGIN
 
 enum { COUNT = 3 };
 
-static keel_context *context;
 static keel_device *devices[2];
 static keel_link *ranks;
 static uint64_t (*last_gathered)(void *out_bytes);
@@ -161,8 +160,8 @@ static keel_tensor *open_link(uint64_t timeout) {
 }
 
 static keel_tensor *begin(const char *op, keel_tensor *member, keel_tensor *x) {
-  keel_tensor *inputs[] = {member, x}, *y = NULL;
-  expect_ok(keel_call(context, op, NULL, 0, inputs, 2, &y, 1));
+  keel_tensor *inputs[] = {member, x},
+              *y = call_op(context, op, NULL, 0, inputs, 2);
   return y;
 }
 
@@ -170,13 +169,12 @@ static keel_tensor *begin(const char *op, keel_tensor *member, keel_tensor *x) {
 static keel_tensor *late(keel_tensor *x) {
   expect_ok(keel_device_push(devices[0]));
   for (int i = 0; i < 400; i++) {
-    keel_tensor *next = NULL;
-    expect_ok(keel_call(context, "Neg", NULL, 0, &x, 1, &next, 1));
+    keel_tensor *next = call_op(context, "Neg", NULL, 0, &x, 1);
     keel_tensor_release(x);
     x = next;
   }
-  keel_tensor *pair[] = {x, x}, *sum = NULL;
-  expect_ok(keel_call(context, "Add", NULL, 0, pair, 2, &sum, 1));
+  keel_tensor *pair[] = {x, x},
+              *sum = call_op(context, "Add", NULL, 0, pair, 2);
   keel_tensor_release(x);
   keel_device_pop();
   return sum;
@@ -229,7 +227,6 @@ TEST_THAT(what_the_plugin_lacks_the_module_does) {
 /* Pieces of a long value go on while others are copied; the rest is whole. */
 TEST_THAT(long_values_go_in_pieces) {
   enum { LENGTH = 1000001 };
-  const int64_t dims[] = {LENGTH};
   static int64_t data[LENGTH], got[LENGTH];
   other_rank other = {0};
   keel_link_facts facts;
@@ -238,7 +235,7 @@ TEST_THAT(long_values_go_in_pieces) {
     data[i] = i * i;
   keel_tensor *member = open_link(UINT64_C(10000000000));
   begin_other(&other);
-  expect_ok(keel_tensor_create(context, KD_I64, 1, dims, data, &x));
+  expect_ok(keel_tensor_create(context, KD_I64, DIMS(LENGTH), data, &x));
   expect_ok(keel_device_push(devices[0]));
   expect_ok(keel_call(context, "keel::Copy", NULL, 0, &x, 1, &there, 1));
   keel_device_pop();
@@ -261,8 +258,7 @@ static void expect_end(keel_tensor *member, keel_status status,
   keel_tensor *x = floats(context, COUNT, data);
   keel_tensor *y = begin("keel::AllReduce", member, x);
   assert_int_equal(keel_tensor_wait(y), status);
-  if (!strstr(keel_message(), says))
-    fail_msg("\"%s\" does not say \"%s\"", keel_message(), says);
+  expect_message(says);
   RELEASE(y, x, member);
   keel_link_close(ranks);
 }

@@ -55,10 +55,30 @@ static keel_device *device_of(void) {
   return device;
 }
 
-static keel_tensor *member_of(void) {
+static keel_tensor *member_on(keel_device *device) {
   keel_tensor *member = NULL;
-  NEED(keel_link_member(ranks, device_of(), &member));
+  NEED(keel_link_member(ranks, device, &member));
   return member;
+}
+
+static keel_tensor *member_of(void) {
+  return member_on(device_of());
+}
+
+/* What the builder has, which is gone then, with this output. */
+static keel_program *program_of(keel_builder *builder, keel_value y) {
+  keel_program *program = NULL;
+  NEED(keel_builder_output(builder, "y", y));
+  NEED(keel_builder_finish(builder, &program));
+  keel_builder_destroy(builder);
+  return program;
+}
+
+/* Of all ranks' x. */
+static keel_tensor *begin_sum(keel_tensor *member, keel_tensor *x) {
+  keel_tensor *inputs[] = {member, x}, *sum = NULL;
+  NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &sum, 1));
+  return sum;
 }
 
 /* ---- values -------------------------------------------------------------------------- */
@@ -67,7 +87,6 @@ static keel_tensor *member_of(void) {
 static keel_tensor *exchange(const char *op, const keel_attr *attrs,
                              uint32_t count, keel_tensor *x) {
   keel_builder *builder = NULL;
-  keel_program *program = NULL;
   keel_plan *plan = NULL;
   keel_tensor *member = member_of(), *y = NULL;
   NEED(keel_builder_create(context, "ranks", &builder));
@@ -76,9 +95,8 @@ static keel_tensor *exchange(const char *op, const keel_attr *attrs,
       keel_builder_input(builder, "x", keel_tensor_dtype(x),
                          keel_tensor_rank(x), keel_tensor_dims(x))};
   NEED(keel_builder_node_name(builder, "it"));
-  keel_value out = keel_builder_op(builder, op, attrs, count, pair, 2);
-  NEED(keel_builder_output(builder, "y", out));
-  NEED(keel_builder_finish(builder, &program));
+  keel_program *program =
+      program_of(builder, keel_builder_op(builder, op, attrs, count, pair, 2));
   NEED(keel_plan_create(program, NULL, &plan));
   keel_tensor *inputs[] = {member, x};
   NEED(keel_plan_run(plan, inputs, 2, &y, 1));
@@ -86,7 +104,6 @@ static keel_tensor *exchange(const char *op, const keel_attr *attrs,
   keel_tensor_release(member);
   keel_plan_release(plan);
   keel_program_release(program);
-  keel_builder_destroy(builder);
   return y;
 }
 
@@ -254,8 +271,7 @@ static keel_tensor *give(keel_tensor *member, int64_t to, keel_tensor *x) {
  * exchanges of all ranks in between. */
 static void messages(void) {
   static keel_tensor *sent[64][MESSAGES], *came[64][MESSAGES];
-  keel_tensor *member = NULL, *sum = NULL, *x = message(0, 1);
-  NEED(keel_link_member(ranks, NULL, &member));
+  keel_tensor *member = member_on(NULL), *x = message(0, 1);
   for (int step = 0; step < 2; step++) {
     for (int64_t i = 0; i < MESSAGES; i++)
       for (int64_t r = 0; r < facts.size; r++) {
@@ -268,8 +284,7 @@ static void messages(void) {
           came[r][i] = receive(member, r, length_of(i));
         }
       }
-    keel_tensor *pair[] = {member, x};
-    NEED(keel_call(context, "keel::AllReduce", NULL, 0, pair, 2, &sum, 1));
+    keel_tensor *sum = begin_sum(member, x);
     NEED(keel_tensor_wait(sum)); /* while messages wait for their other ends */
     keel_tensor_release(sum);
   }
@@ -293,8 +308,7 @@ static void long_value(const char *op, kd_dtype dtype, int64_t count,
                        keel_device *device) {
   bool sums = !strcmp(op, "keel::AllReduce");
   keel_tensor *x = numbers(dtype, 1, count, facts.rank * 7);
-  keel_tensor *member = NULL, *y = NULL, *there = NULL;
-  NEED(keel_link_member(ranks, device, &member));
+  keel_tensor *member = member_on(device), *y = NULL, *there = NULL;
   NEED(keel_device_push(device_of()));
   NEED(keel_call(context, "keel::Copy", NULL, 0, &x, 1, &there, 1));
   keel_device_pop();
@@ -416,12 +430,12 @@ static void values(void) {
 /* While rank 0 waits for the others, its device computes. */
 static void beside(void) {
   keel_tensor *member = member_of(), *x = numbers(KD_F32, 2, 2, facts.rank);
-  keel_tensor *inputs[] = {member, x}, *sum = NULL, *negative = NULL;
+  keel_tensor *negative = NULL;
   char byte = 0, bytes[64];
   for (int i = 0; i < 2; i++) {
     NEED(keel_link_gather(ranks, &byte, 1, bytes));
     if (i && facts.rank) sleep(1);
-    NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &sum, 1));
+    keel_tensor *sum = begin_sum(member, x);
     if (i && !facts.rank) {
       usleep(50000);
       NEED(keel_device_push(device_of()));
@@ -444,18 +458,17 @@ static keel_tensor *small(void) {
   return numbers(KD_F32, 1, 4, facts.rank);
 }
 
-/* One exchange; a failure is the last word of all. */
-static void exchange_or_end(const char *op, const keel_attr *attrs,
-                            uint32_t count) {
+/* One sum; a failure is the last word of all. */
+static void sum_or_end(void) {
   keel_tensor *x = small();
-  keel_tensor_release(exchange(op, attrs, count, x));
+  keel_tensor_release(exchange("keel::AllReduce", NULL, 0, x));
   keel_tensor_release(x);
 }
 
 static void two_and_sleep(void) {
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
   if (facts.rank == 1) sleep(60);
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
 }
 
 /* The same of values that go in pieces, where there is a simulated device. */
@@ -466,17 +479,16 @@ static void long_and_sleep(void) {
 }
 
 static void two_and_stop(void) {
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
   if (facts.rank == 1) raise(SIGSTOP);
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
 }
 
 /* Rank 0 waits for what rank 1 does not send. */
 static void one_silent(void) {
-  keel_tensor *member = NULL;
-  NEED(keel_link_member(ranks, NULL, &member));
+  keel_tensor *member = member_on(NULL);
   if (facts.rank == 1) sleep(60);
-  if (facts.rank) exchange_or_end("keel::AllReduce", NULL, 0);
+  if (facts.rank) sum_or_end();
   keel_tensor *y = receive(member, 1, 4);
   NEED(keel_tensor_wait(y));
 }
@@ -487,13 +499,13 @@ static void one_short(void) {
   keel_tensor *x = small();
   if (facts.rank == 1) NEED(keel_tensor_wait(give(member, 0, x)));
   if (!facts.rank) NEED(keel_tensor_wait(receive(member, 1, 5)));
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
 }
 
 static void two_and_die(void) {
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
   if (facts.rank == 1) raise(SIGKILL);
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
 }
 
 /* The value of rank 1 fails, and so all ranks' do. */
@@ -520,7 +532,6 @@ static void one_fails(void) {
 /* The sum of x, then a column of that, which rank 1 has not, and the sum of those. */
 static keel_program *column_sums(void) {
   keel_builder *builder = NULL;
-  keel_program *program = NULL;
   const int64_t dims[] = {1, 4}, one = 1, index = facts.rank == 1 ? 9 : 1;
   const keel_attr axis = KEEL_INT("axis", 1);
   keel_tensor *at = NULL;
@@ -531,13 +542,9 @@ static keel_program *column_sums(void) {
   pair[1] = keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2);
   const keel_value column[] = {pair[1], keel_builder_constant(builder, at)};
   pair[1] = keel_builder_op(builder, "Gather", &axis, 1, column, 2);
-  NEED(keel_builder_output(
-      builder, "y",
-      keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2)));
-  NEED(keel_builder_finish(builder, &program));
-  keel_builder_destroy(builder);
   keel_tensor_release(at);
-  return program;
+  return program_of(
+      builder, keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2));
 }
 
 /* The run of rank 1 fails between two exchanges; what it does after that is none. */
@@ -559,34 +566,30 @@ static void run_fails(void) {
 
 /* Rank 1 fails when the others have left. */
 static void last_fails(void) {
-  keel_tensor *member = NULL, *x = NULL, *y = NULL;
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  keel_tensor *x = NULL;
+  sum_or_end();
   if (facts.rank != 1) return;
   usleep(300000);
-  NEED(keel_link_member(ranks, NULL, &member));
   NEED(keel_tensor_promise(context, &x));
   NEED(keel_tensor_fail(x, KD_UNAVAILABLE, "the disk is full"));
-  keel_tensor *inputs[] = {member, x};
-  NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
-  NEED(keel_tensor_wait(y));
+  NEED(keel_tensor_wait(begin_sum(member_on(NULL), x)));
 }
 
 /* Rank 1, or the only one, ends as if nobody waited for it. */
 static void two_and_exit(void) {
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
   if (facts.rank == 1 || facts.size == 1) exit(0);
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
 }
 
 /* Rank 1 takes its leave while the others exchange. */
 static void two_and_leave(void) {
-  exchange_or_end("keel::AllReduce", NULL, 0);
-  if (facts.rank != 1) exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
+  if (facts.rank != 1) sum_or_end();
 }
 
 static keel_program *two_sums(const char *second) {
   keel_builder *builder = NULL;
-  keel_program *program = NULL;
   const int64_t dims[] = {4};
   NEED(keel_builder_create(context, "ranks", &builder));
   keel_value pair[] = {keel_builder_resource(builder, "member"),
@@ -594,17 +597,13 @@ static keel_program *two_sums(const char *second) {
   NEED(keel_builder_node_name(builder, "first"));
   pair[1] = keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2);
   NEED(keel_builder_node_name(builder, "second"));
-  keel_value y = keel_builder_op(builder, second, NULL, 0, pair, 2);
-  NEED(keel_builder_output(builder, "y", y));
-  NEED(keel_builder_finish(builder, &program));
-  keel_builder_destroy(builder);
-  return program;
+  return program_of(builder,
+                    keel_builder_op(builder, second, NULL, 0, pair, 2));
 }
 
 /* A program that sends to the next rank, or receives from the one before. */
 static keel_program *passing(bool sends, int64_t length) {
   keel_builder *builder = NULL;
-  keel_program *program = NULL;
   int64_t size = facts.size, before = (facts.rank + size - 1) % size;
   const keel_attr to = KEEL_INT("to", (facts.rank + 1) % size);
   const keel_attr of[] = {KEEL_INT("from", before),
@@ -615,11 +614,8 @@ static keel_program *passing(bool sends, int64_t length) {
   NEED(keel_builder_node_name(builder, "there"));
   if (sends) keel_builder_op(builder, "keel::Send", &to, 1, pair, 2);
   NEED(keel_builder_node_name(builder, "here"));
-  keel_value y = keel_builder_op(builder, "keel::Receive", of, 2, pair, 1);
-  NEED(keel_builder_output(builder, "y", y));
-  NEED(keel_builder_finish(builder, &program));
-  keel_builder_destroy(builder);
-  return program;
+  return program_of(builder,
+                    keel_builder_op(builder, "keel::Receive", of, 2, pair, 1));
 }
 
 static void expect_other(keel_program *other, const char *words) {
@@ -661,10 +657,10 @@ static void all_end(void) {
 
 /* The last two do, while the others wait for them. */
 static void two_end(void) {
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
   if (facts.rank + 2 >= facts.size)
     keel_link_abort(ranks, 5, "the file is damaged");
-  exchange_or_end("keel::AllReduce", NULL, 0);
+  sum_or_end();
 }
 
 /* After the link has listened to notes. */
@@ -689,13 +685,11 @@ static double now(void) {
 /* Microseconds of so many AllReduces of X, called eagerly, in ascending order. */
 static void time_sums(keel_tensor *member, keel_tensor *x, int count,
                       double *times) {
-  keel_tensor *inputs[] = {member, x};
   for (int i = 0; i < count; i++) {
     char byte = 0, bytes[64];
-    keel_tensor *y = NULL;
     NEED(keel_link_gather(ranks, &byte, 1, bytes)); /* all begin at once */
     double began = now();
-    NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
+    keel_tensor *y = begin_sum(member, x);
     NEED(keel_tensor_wait(y));
     times[i] = now() - began;
     keel_tensor_release(y);
@@ -706,9 +700,8 @@ static void time_sums(keel_tensor *member, keel_tensor *x, int count,
 static void speed(void) {
   enum { TIMES = 300 };
   static const int64_t sizes[] = {1, 1024, 16384, 1 << 18};
-  keel_tensor *member = NULL;
+  keel_tensor *member = member_on(NULL);
   double times[TIMES];
-  NEED(keel_link_member(ranks, NULL, &member));
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
     keel_tensor *x = NULL;
     NEED(keel_tensor_create(context, KD_F32, 1, &sizes[s], NULL, &x));

@@ -33,7 +33,50 @@ static keel_tensor *exchange(const char *op, keel_tensor *member,
   return y;
 }
 
-LISTED_TEST(values_come_back) {
+/* In a process of its own: the link's thread is in a call that does not return. */
+static void abort_a_stuck_link(void) {
+  const float data[] = {1};
+  bool (*is_stuck)(void) = NULL;
+  if (open_cpu(NULL)) _exit(90);
+  keel_link_abort_most = 1;
+  if (open_link("stuck", 0) != KD_OK) _exit(91);
+  void *library = dlopen(LINK_STANDIN, RTLD_NOW);
+  if (library)
+    *(void **)(void *)&is_stuck = dlsym(library, "link_standin_is_stuck");
+  if (!is_stuck) _exit(92);
+  exchange("keel::AllReduce", member_of(), floats(context, 1, data));
+  while (!is_stuck())
+    usleep(1000);
+  keel_link_abort(ranks, 3, "there is no more to do");
+}
+
+/* First, while there is no other thread that a fork would lose. */
+TEST_THAT(a_stuck_link_ends_with_its_process) {
+  char said[256] = "";
+  int ends[2], status = 0;
+  assert_int_equal(pipe(ends), 0);
+  fflush(NULL);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (!child) {
+    dup2(ends[1], STDERR_FILENO);
+    abort_a_stuck_link();
+    _exit(93);
+  }
+  close(ends[1]);
+  for (size_t got = 0;;) {
+    ssize_t more = read(ends[0], said + got, sizeof said - 1 - got);
+    if (more <= 0) break;
+    got += (size_t)more;
+  }
+  close(ends[0]);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 3 ||
+      !strstr(said, "rank 0: there is no more to do"))
+    fail_msg("status 0x%x, \"%s\"", (unsigned)status, said);
+}
+
+TEST_BETWEEN(values_come_back, open_cpu, close_context) {
   const float data[] = {1, 2, 3}, sum[] = {2, 4, 6};
   const float joined[] = {1, 2, 3, 1, 2, 3};
   keel_link_facts facts;
@@ -53,12 +96,11 @@ LISTED_TEST(values_come_back) {
 }
 
 /* In the order in which they are given, also where the second's value comes first. */
-LISTED_TEST(exchanges_keep_their_order) {
+TEST_BETWEEN(exchanges_keep_their_order, open_cpu, close_context) {
   const float data[] = {1}, sum[] = {2};
-  keel_tensor *late = NULL;
   expect_ok(open_link("well", 0));
   keel_tensor *member = member_of(), *x = floats(context, 1, data);
-  expect_ok(keel_tensor_promise(context, &late));
+  keel_tensor *late = create_promise(context);
   /* in a program: a call of its own would wait for the value */
   keel_builder *builder = create_builder(context, "two");
   const int64_t one = 1;
@@ -92,11 +134,10 @@ static void expect_failure(const char *how, keel_status status,
   const float data[] = {1};
   expect_ok(open_link(how, 300000000));
   keel_tensor *member = member_of(), *x = floats(context, 1, data);
-  keel_tensor *inputs[] = {member, x}, *y = NULL;
-  expect_ok(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
+  keel_tensor *inputs[] = {member, x},
+              *y = call_op(context, "keel::AllReduce", NULL, 0, inputs, 2);
   assert_int_equal(keel_tensor_wait(y), status);
-  if (!strstr(keel_message(), says))
-    fail_msg("\"%s\" does not say \"%s\"", keel_message(), says);
+  expect_message(says);
   keel_tensor_release(y);
   assert_int_equal(
       keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1), status);
@@ -104,7 +145,7 @@ static void expect_failure(const char *how, keel_status status,
   keel_link_close(ranks);
 }
 
-LISTED_TEST(failures_are_said) {
+TEST_BETWEEN(failures_are_said, open_cpu, close_context) {
   expect_failure("start", KD_UNAVAILABLE, "the seventh error");
   expect_failure("test", KD_UNAVAILABLE, "the seventh error");
   expect_failure("told", KD_UNAVAILABLE, "rank 1: no disk");
@@ -117,11 +158,10 @@ LISTED_TEST(failures_are_said) {
                  "rank 0 waits in #1 AllReduce; rank 1 does not answer");
 }
 
-LISTED_TEST(a_failed_value_fails_the_link) {
-  keel_tensor *bad = NULL;
+TEST_BETWEEN(a_failed_value_fails_the_link, open_cpu, close_context) {
   expect_ok(open_link("well", 0));
   keel_tensor *member = member_of();
-  expect_ok(keel_tensor_promise(context, &bad));
+  keel_tensor *bad = create_promise(context);
   expect_ok(keel_tensor_fail(bad, KD_DATA_LOSS, "it is damaged"));
   keel_tensor *inputs[] = {member, bad}, *y = NULL;
   keel_status status =
@@ -133,7 +173,7 @@ LISTED_TEST(a_failed_value_fails_the_link) {
   keel_link_close(ranks);
 }
 
-LISTED_TEST(what_cannot_be_opened_is_said) {
+TEST_BETWEEN(what_cannot_be_opened_is_said, open_cpu, close_context) {
   keel_link *second = NULL;
   keel_link_params params = {.struct_size = 4, .module = LINK_STANDIN};
   assert_int_equal(keel_link_open(context, &params, &second),
@@ -162,17 +202,14 @@ LISTED_TEST(what_cannot_be_opened_is_said) {
   keel_link_close(ranks);
 }
 
-LISTED_TEST(equal_programs_pass_the_check) {
+TEST_BETWEEN(equal_programs_pass_the_check, open_cpu, close_context) {
   char got[2] = "", byte = 'k';
   expect_ok(open_link("well", 0));
   keel_builder *builder = create_builder(context, "check");
-  const int64_t dims[] = {2};
   keel_value pair[] = {keel_builder_resource(builder, "member"),
-                       keel_builder_input(builder, "x", KD_F32, 1, dims)};
-  expect_ok(keel_builder_output(
-      builder, "y",
-      keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2)));
-  keel_program *program = finish_program(builder);
+                       keel_builder_input(builder, "x", KD_F32, DIMS(2))};
+  keel_program *program = program_giving(
+      builder, keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2));
   expect_ok(keel_link_check(ranks, program));
   expect_ok(keel_link_gather(ranks, &byte, 1, got));
   assert_memory_equal(got, "kk", 2);
@@ -181,7 +218,7 @@ LISTED_TEST(equal_programs_pass_the_check) {
 }
 
 /* MPI may end an operation after its rank has given it up. */
-LISTED_TEST(what_comes_late_harms_nobody) {
+TEST_BETWEEN(what_comes_late_harms_nobody, open_cpu, close_context) {
   char *got = calloc(2, 1), byte = 'k';
   expect_ok(open_link("afterwards", 100000000));
   assert_int_equal(keel_link_gather(ranks, &byte, 1, got),
@@ -194,7 +231,7 @@ LISTED_TEST(what_comes_late_harms_nobody) {
 }
 
 /* The runtime, too, may have a member for a moment after its values are known. */
-LISTED_TEST(a_member_may_outlive_its_link) {
+TEST_BETWEEN(a_member_may_outlive_its_link, open_cpu, close_context) {
   const float data[] = {1};
   expect_ok(open_link("well", 0));
   keel_tensor *member = member_of(), *x = floats(context, 1, data);
@@ -208,71 +245,12 @@ LISTED_TEST(a_member_may_outlive_its_link) {
 }
 
 /* The last test: there is no link any more. */
-LISTED_TEST(others_that_do_not_join_are_not_waited_for) {
+TEST_BETWEEN(others_that_do_not_join_are_not_waited_for, open_cpu,
+             close_context) {
   keel_link_join_least = 0;
   expect_fails(open_link("alone", 100000000), KD_DEADLINE_EXCEEDED,
                "not all other ranks have joined after");
   assert_int_equal(open_link("well", 0), KD_ALREADY_EXISTS);
 }
 
-/* In a process of its own: the link's thread is in a call that does not return. */
-static void abort_a_stuck_link(void) {
-  const float data[] = {1};
-  bool (*is_stuck)(void) = NULL;
-  if (open_cpu(NULL)) _exit(90);
-  keel_link_abort_most = 1;
-  if (open_link("stuck", 0) != KD_OK) _exit(91);
-  void *library = dlopen(LINK_STANDIN, RTLD_NOW);
-  if (library)
-    *(void **)(void *)&is_stuck = dlsym(library, "link_standin_is_stuck");
-  if (!is_stuck) _exit(92);
-  exchange("keel::AllReduce", member_of(), floats(context, 1, data));
-  while (!is_stuck())
-    usleep(1000);
-  keel_link_abort(ranks, 3, "there is no more to do");
-}
-
-/* First, while there is no other thread that a fork would lose. */
-LISTED_TEST(a_stuck_link_ends_with_its_process) {
-  char said[256] = "";
-  int ends[2], status = 0;
-  assert_int_equal(pipe(ends), 0);
-  fflush(NULL);
-  pid_t child = fork();
-  assert_true(child >= 0);
-  if (!child) {
-    dup2(ends[1], STDERR_FILENO);
-    abort_a_stuck_link();
-    _exit(93);
-  }
-  close(ends[1]);
-  for (size_t got = 0;;) {
-    ssize_t more = read(ends[0], said + got, sizeof said - 1 - got);
-    if (more <= 0) break;
-    got += (size_t)more;
-  }
-  close(ends[0]);
-  assert_int_equal(waitpid(child, &status, 0), child);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 3 ||
-      !strstr(said, "rank 0: there is no more to do"))
-    fail_msg("status 0x%x, \"%s\"", (unsigned)status, said);
-}
-
-int main(void) {
-  const struct CMUnitTest alone[] = {
-      cmocka_unit_test(a_stuck_link_ends_with_its_process),
-  };
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_come_back),
-      cmocka_unit_test(exchanges_keep_their_order),
-      cmocka_unit_test(failures_are_said),
-      cmocka_unit_test(a_failed_value_fails_the_link),
-      cmocka_unit_test(what_cannot_be_opened_is_said),
-      cmocka_unit_test(equal_programs_pass_the_check),
-      cmocka_unit_test(what_comes_late_harms_nobody),
-      cmocka_unit_test(a_member_may_outlive_its_link),
-      cmocka_unit_test(others_that_do_not_join_are_not_waited_for),
-  };
-  return cmocka_run_group_tests(alone, NULL, NULL) +
-         cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(NULL, NULL)

@@ -18,10 +18,9 @@ static const int64_t batch[] = {BATCH, WIDE};
 /* Small integers: sums of them are exact. */
 static keel_value numbers(keel_builder *b, int64_t rows, int64_t from) {
   float data[BATCH * BATCH];
-  const int64_t dims[] = {rows, WIDE};
   for (int64_t i = 0; i < rows * WIDE; i++)
     data[i] = (float)((from + i * 7) % 5 - 2);
-  return add_constant(b, KD_F32, 2, dims, data);
+  return add_constant(b, KD_F32, DIMS(rows, WIDE), data);
 }
 
 static keel_value layer(keel_builder *b, keel_value x, int64_t from) {
@@ -37,20 +36,17 @@ static keel_program *residual(void) {
   keel_value first = layer(b, x, 1), y = first;
   for (int i = 2; i < 8; i++)
     y = layer(b, y, i);
-  keel_builder_output(b, "y", op(b, "Add", y, first));
-  return finish_program(b);
+  return program_giving(b, op(b, "Add", y, first));
 }
 
 /* The batch is summed: no part of it is enough. */
 static keel_program *summed(void) {
   keel_builder *b = create_builder(context, "summed");
-  const int64_t axis = 0, one = 1;
+  const int64_t axis = 0;
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, batch);
-  keel_value axes =
-      constant_of(b, create_tensor(context, KD_I64, 1, &one, &axis));
+  keel_value axes = add_ints(b, 1, &axis);
   keel_value y = layer(b, layer(b, x, 1), 2);
-  keel_builder_output(b, "y", op(b, "ReduceSum", y, axes));
-  return finish_program(b);
+  return program_giving(b, op(b, "ReduceSum", y, axes));
 }
 
 #ifdef SIM_PLUGIN
@@ -235,10 +231,8 @@ TEST_THAT(what_is_no_pipe_is_refused) {
   keel_program_release(program);
 
   keel_builder *b = create_builder(context, "state");
-  const int64_t open[] = {-1, WIDE};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, open);
-  keel_builder_output(b, "y", layer(b, layer(b, x, 1), 2));
-  program = finish_program(b);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(-1, WIDE));
+  program = program_giving(b, layer(b, layer(b, x, 1), 2));
   refuse(program, 2, 2, KD_INVALID_ARGUMENT, "the batch is not known");
   refuse(program, 2, 0, KD_INVALID_ARGUMENT, "0 places where it can be cut");
   keel_program_release(program);
@@ -248,8 +242,7 @@ TEST_THAT(what_is_no_pipe_is_refused) {
   const keel_value kept = op(b, "keel::VariableRead",
                              keel_builder_resource(b, "variable"), KEEL_ABSENT);
   x = keel_builder_input(b, "x", KD_F32, 2, batch);
-  keel_builder_output(b, "y", op(b, "Add", layer(b, x, 1), kept));
-  program = finish_program(b);
+  program = program_giving(b, op(b, "Add", layer(b, x, 1), kept));
   refuse(program, 2, 0, KD_FAILED_PRECONDITION,
          "node \"kept\" (VariableRead) keeps a state");
   keel_program_release(program);
@@ -262,8 +255,7 @@ TEST_THAT(random_numbers_are_of_the_whole) {
   keel_split_facts facts;
   keel_value x = layer(b, keel_builder_input(b, "x", KD_F32, 2, batch), 1);
   keel_value y = op(b, "RandomNormalLike", x, KEEL_ABSENT);
-  keel_builder_output(b, "y", op(b, "Add", x, y));
-  keel_program *program = finish_program(b);
+  keel_program *program = program_giving(b, op(b, "Add", x, y));
   const keel_split_params params = {
       .struct_size = sizeof params, .kind = KEEL_SPLIT_PIPE, .size = 2};
   expect_ok(keel_program_split(program, &params, &own, &facts));

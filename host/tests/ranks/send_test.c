@@ -12,15 +12,28 @@ enum { STAGES = 3, PIECES = 5, SIDE = 4 };
 
 static const int64_t square[] = {SIDE, SIDE};
 
-static keel_group *group_of_three(keel_tensor **members) {
-  static const char *const names[] = {"cpu:0", "sim:0", "sim:1"};
-  keel_device *devices[STAGES];
-  keel_group *group = NULL;
-  for (int i = 0; i < STAGES; i++)
-    expect_ok(keel_device_find(context, names[i], &devices[i]));
+static keel_group *group;
+static keel_tensor *members[STAGES];
+
+SETUP(open_group) {
+  keel_device *devices[] = {find_device(context, "cpu:0"),
+                            find_device(context, "sim:0"),
+                            find_device(context, "sim:1")};
   expect_ok(keel_group_create(devices, STAGES, &group));
   expect_ok(keel_group_members(group, members));
-  return group;
+  return 0;
+}
+
+SETUP(close_group) {
+  release_all(members, STAGES);
+  keel_group_release(group);
+  return 0;
+}
+
+/* Before the test ends. */
+static void end_member(uint32_t rank) {
+  keel_tensor_release(members[rank]);
+  members[rank] = NULL;
 }
 
 static keel_tensor *filled(float from) {
@@ -41,8 +54,8 @@ static void expect_filled(keel_tensor *tensor, float scale, float from) {
 
 static keel_tensor *send(keel_tensor *member, int64_t to, keel_tensor *x) {
   const keel_attr attr = KEEL_INT("to", to);
-  keel_tensor *in[] = {member, x}, *y = NULL;
-  expect_ok(keel_call(context, "keel::Send", &attr, 1, in, 2, &y, 1));
+  keel_tensor *in[] = {member, x},
+              *y = call_op(context, "keel::Send", &attr, 1, in, 2);
   return y;
 }
 
@@ -54,16 +67,13 @@ static keel_tensor *send(keel_tensor *member, int64_t to, keel_tensor *x) {
 
 static keel_tensor *receive(keel_tensor *member, int64_t from) {
   const keel_attr attrs[] = RECEIVED(from);
-  keel_tensor *y = NULL;
-  expect_ok(keel_call(context, "keel::Receive", attrs, 3, &member, 1, &y, 1));
+  keel_tensor *y = call_op(context, "keel::Receive", attrs, 3, &member, 1);
   return y;
 }
 
 /* Either may come first, and messages keep their order. */
 TEST_THAT(in_order) {
-  keel_tensor *members[STAGES];
   for (int late = 0; late < 2; late++) {
-    keel_group *group = group_of_three(members);
     keel_tensor *sent[PIECES], *came[PIECES];
     for (int step = 0; step < 2; step++)
       for (int i = 0; i < PIECES; i++)
@@ -80,15 +90,12 @@ TEST_THAT(in_order) {
     }
     release_all(came, PIECES);
     release_all(sent, PIECES);
-    release_all(members, STAGES);
-    keel_group_release(group);
   }
 }
 
 /* What is sent before it is known comes when it is; what has failed fails. */
 TEST_THAT(of_promises) {
-  keel_tensor *members[STAGES], *promise = NULL, *x = filled(1);
-  keel_group *group = group_of_three(members);
+  keel_tensor *promise = NULL, *x = filled(1);
   expect_ok(keel_tensor_promise(context, &promise));
   expect_ok(keel_tensor_fail(promise, KD_DATA_LOSS, "it went wrong"));
   keel_tensor *came = receive(members[1], 0);
@@ -98,10 +105,7 @@ TEST_THAT(of_promises) {
   came = receive(members[1], 0);
   sent = send(members[0], 1, x); /* and the next goes on */
   expect_filled(came, 1, 1);
-  keel_tensor *all[] = {sent, came, promise, x};
-  release_all(all, 4);
-  release_all(members, STAGES);
-  keel_group_release(group);
+  RELEASE(sent, came, promise, x);
 }
 
 /* ---- stages ---------------------------------------------------------------------------- */
@@ -133,10 +137,9 @@ static keel_plan *stage(uint32_t rank, keel_device *device) {
 }
 
 TEST_THAT(a_pipe) {
-  keel_tensor *members[STAGES], *rank[STAGES] = {NULL}, *y[PIECES];
+  keel_tensor *rank[STAGES] = {NULL}, *y[PIECES];
   keel_plan *plans[STAGES];
   for (int run = 0; run < 50; run++) {
-    keel_group *group = group_of_three(members);
     for (uint32_t r = 0; r < STAGES; r++) {
       keel_tensor *in[PIECES + 1] = {members[r]};
       uint32_t count = r ? 1 : PIECES + 1;
@@ -147,6 +150,7 @@ TEST_THAT(a_pipe) {
                                 r + 1 < STAGES ? &rank[r] : y,
                                 r + 1 < STAGES ? 1 : PIECES));
       release_all(in, count);
+      members[r] = NULL;
     }
     for (int i = 0; i < PIECES; i++) {
       expect_filled(y[i], 8, (float)(10 * (i + 1)));
@@ -155,7 +159,8 @@ TEST_THAT(a_pipe) {
     for (int r = 0; r + 1 < STAGES; r++)
       expect_ok(keel_tensor_wait(rank[r]));
     release_all(rank, STAGES - 1);
-    keel_group_release(group);
+    close_group(state);
+    open_group(state);
   }
   for (int r = 0; r < STAGES; r++)
     keel_plan_release(plans[r]);
@@ -164,9 +169,8 @@ TEST_THAT(a_pipe) {
 /* Rank 0 first waits for what rank 1 makes of what rank 0 sends behind it. Its rank is asked
  * between. */
 TEST_THAT(a_wait_holds_nobody_up) {
-  keel_tensor *members[STAGES], *x = filled(2), *y[2], *rank = NULL;
+  keel_tensor *x = filled(2), *y[2], *rank = NULL;
   keel_plan *plans[2];
-  keel_group *group = group_of_three(members);
   for (uint32_t r = 0; r < 2; r++) {
     keel_builder *b = create_builder(context, "crossing");
     const keel_value member = keel_builder_resource(b, "member");
@@ -190,18 +194,13 @@ TEST_THAT(a_wait_holds_nobody_up) {
   expect_filled(y[1], 1, 2);
   expect_ok(keel_tensor_wait(rank));
   release_all(y, 2);
-  RELEASE(rank, x);
-  for (int r = 0; r < 2; r++)
-    keel_plan_release(plans[r]);
-  release_all(members, STAGES);
-  keel_group_release(group);
+  RELEASE(rank, x, plans[0], plans[1]);
 }
 
 /* A run that waits for a message, which comes later, has nothing to compute meanwhile. */
 TEST_THAT(a_profile) {
-  keel_tensor *members[STAGES], *out[PIECES];
+  keel_tensor *out[PIECES];
   keel_profile_exchanges times;
-  keel_group *group = group_of_three(members);
   keel_plan *plan = stage(STAGES - 1, keel_group_device(group, STAGES - 1));
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   keel_tensor *member = members[STAGES - 1];
@@ -222,26 +221,12 @@ TEST_THAT(a_profile) {
   assert_true(!times.calls && !times.time && !times.bare);
   release_all(out, PIECES);
   keel_plan_release(plan);
-  release_all(members, STAGES);
-  keel_group_release(group);
 }
 
 /* ---- gradients --------------------------------------------------------------------------- */
 
-static keel_value gradient_of(keel_builder *b, const char *x_name, keel_value x,
-                              const char *y_name, keel_value y) {
-  const char *xs[] = {x_name};
-  const keel_attr of[] = {
-      {.name = "xs", .kind = KD_ATTR_STRINGS, .count = 1, .strings = xs},
-      KEEL_STRING("y", y_name)};
-  return keel_builder_op(b, "ai.onnx.preview.training::Gradient", of, 2,
-                         (keel_value[]){x, x, y}, 3);
-}
-
 /* Rank 0 has x, and sends 2 x; rank 1 has w, and the loss w * 2 x. */
 TEST_THAT(gradients) {
-  keel_tensor *members[STAGES];
-  keel_group *group = group_of_three(members);
   keel_plan *plans[2];
   keel_tensor *out[2], *x = filled(1), *w = filled(5);
   for (uint32_t r = 0; r < 2; r++) {
@@ -274,22 +259,16 @@ TEST_THAT(gradients) {
     assert_true(dx[i] == 2 + 2 * given[i]);
   expect_filled(out[1], 2, 1);
   release_all(out, 2);
-  RELEASE(x, w);
-  for (int r = 0; r < 2; r++)
-    keel_plan_release(plans[r]);
-  release_all(members, STAGES);
-  keel_group_release(group);
+  RELEASE(x, w, plans[0], plans[1]);
 }
 
 /* ---- what goes wrong ------------------------------------------------------------------------ */
 
 TEST_THAT(nobody_sends) {
-  keel_tensor *members[STAGES];
-  keel_group *group = group_of_three(members);
   keel_tensor *came = receive(members[0], 2);
-  keel_tensor_release(members[1]); /* it was not to */
+  end_member(1); /* it was not to */
   assert_int_equal(keel_tensor_query(came), KD_BUSY);
-  keel_tensor_release(members[2]);
+  end_member(2);
   expect_fails(
       keel_tensor_wait(came), KD_ABORTED,
       "rank 2 (sim:1) has ended before it has sent the value that rank 0"
@@ -300,37 +279,31 @@ TEST_THAT(nobody_sends) {
   assert_int_equal(
       keel_call(context, "keel::Receive", attrs, 3, members, 1, &late, 1),
       KD_ABORTED);
-  RELEASE(members[0], group);
 }
 
 TEST_THAT(nobody_receives) {
-  keel_tensor *members[STAGES], *x = filled(1), *y = NULL;
+  keel_tensor *x = filled(1), *y = NULL;
   const keel_attr to = KEEL_INT("to", 1);
-  keel_group *group = group_of_three(members);
   keel_tensor_release(send(members[2], 1, x)); /* lost with rank 1 */
-  keel_tensor_release(members[1]);
+  end_member(1);
   keel_tensor *in[] = {members[0], x};
   expect_fails(keel_call(context, "keel::Send", &to, 1, in, 2, &y, 1),
                KD_ABORTED, "rank 1 (sim:0) has ended without receiving");
-  RELEASE(x, members[0], members[2], group);
+  keel_tensor_release(x);
 }
 
 TEST_THAT(other_types) {
-  keel_tensor *members[STAGES], *x = NULL, *y = NULL;
-  const int64_t dims[] = {SIDE};
+  keel_tensor *x = NULL, *y = NULL;
   const float data[SIDE] = {0};
   const keel_attr to = KEEL_INT("to", 1);
-  keel_group *group = group_of_three(members);
   keel_tensor *came = receive(members[1], 0);
-  x = create_tensor(context, KD_F32, 1, dims, data);
+  x = create_tensor(context, KD_F32, DIMS(SIDE), data);
   keel_tensor *in[] = {members[0], x};
   expect_fails(keel_call(context, "keel::Send", &to, 1, in, 2, &y, 1),
                KD_INVALID_ARGUMENT,
                "rank 0 sends f32[4] (Send), and rank 1 receives f32[4,4]");
   assert_int_equal(keel_tensor_wait(came), KD_INVALID_ARGUMENT);
   RELEASE(x, came);
-  release_all(members, STAGES);
-  keel_group_release(group);
 }
 
 static void expect_refused(keel_tensor *member, int64_t from, int64_t dim,
@@ -344,19 +317,19 @@ static void expect_refused(keel_tensor *member, int64_t from, int64_t dim,
 }
 
 TEST_THAT(what_is_refused) {
-  keel_tensor *members[STAGES], *x = filled(1);
-  keel_group *group = group_of_three(members);
+  keel_tensor *x = filled(1);
   expect_refused(members[0], 0, 1, "names rank 0, which is this one");
   expect_refused(members[0], 3, 1, "names rank 3, and the group has 3 members");
   expect_refused(members[0], -1, 1, "names rank -1");
   expect_refused(members[0], 1, -1, "Receive");
   expect_refused(x, 1, 1, "takes a member, and got");
   keel_tensor_release(x);
-  release_all(members, STAGES);
-  keel_group_release(group);
 }
 
-RUN_TESTS(open_cpu, close_context)
+int main(void) {
+  around_each(open_group, close_group);
+  return tests_run(open_cpu, close_context);
+}
 
 #else
 int main(void) {

@@ -1,16 +1,8 @@
 /* split_test.c - models that ranks share: the CPU and the simulated device run one each, and give
  * what one rank alone gives. */
-#include <keel/group.h>
-#include <keel/split.h>
 #include <math.h>
 
-#define WORKERS 2
-#ifdef SIM_PLUGIN
-#define BESIDE SIM_PLUGIN
-#else
-#define BESIDE NULL /* without the suite there is no second device */
-#endif
-#include "with_cpu.h"
+#include "two_ranks.h"
 
 enum { ROOM = 4096 };
 
@@ -24,12 +16,6 @@ static keel_value weights(keel_builder *builder, uint32_t rank,
     data[i] = (float)((from + i * 7) % 5 - 2);
   return add_constant(builder, KD_F32, rank, dims, data);
 }
-
-#define DIMS(...)                                                 \
-  (uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
-      (const int64_t[]) {                                         \
-    __VA_ARGS__                                                   \
-  }
 
 static keel_value op_of(keel_builder *builder, const char *name,
                         const keel_attr *attrs, uint32_t count, keel_value a,
@@ -54,16 +40,24 @@ static keel_program *convolutions(void) {
   y = op_of(b, "Conv", NULL, 0, y, weights(b, DIMS(6, 4, 1, 1), 4),
             weights(b, DIMS(6), 5));
   y = op(b, "Flatten", y, KEEL_ABSENT);
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
+}
+
+/* For rank 0 of two. */
+static keel_program *split_in_two(const keel_program *program, uint32_t kind,
+                                  keel_split_facts *facts) {
+  const keel_split_params params = {
+      .struct_size = sizeof params, .kind = kind, .size = 2};
+  keel_program *own = NULL;
+  expect_ok(keel_program_split(program, &params, &own, facts));
+  return own;
 }
 
 #ifdef SIM_PLUGIN
 
 static keel_program *products(void) {
   keel_builder *b = create_builder(context, "products");
-  const int64_t dims[] = {4, 6};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 6));
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 8), 1));
   y = op(b, "Relu", op(b, "Add", y, weights(b, DIMS(8), 2)), KEEL_ABSENT);
   y = op(b, "MatMul", y, weights(b, DIMS(8, 4), 3));
@@ -73,8 +67,7 @@ static keel_program *products(void) {
             weights(b, DIMS(10), 6));
   y = op_of(b, "Gemm", NULL, 0, y, weights(b, DIMS(10, 3), 7),
             weights(b, DIMS(3), 8));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 static keel_value heads(keel_builder *b, keel_value x, int64_t from,
@@ -105,8 +98,7 @@ static keel_program *attention(void) {
   const keel_attr of = KEEL_INT("axis", -1);
   y = op_of(b, "LayerNormalization", &of, 1, y, weights(b, DIMS(8), 8),
             weights(b, DIMS(8), 9));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Queries, keys and values of one product: heads of each of [2, 3, 24]. */
@@ -115,7 +107,6 @@ typedef enum cut_by { BY_SPLIT, BY_SLICES, BY_GATHERS, BY_SQUEEZES } cut_by;
 static void cut_axis(keel_builder *b, keel_value y, cut_by how,
                      keel_value *out) {
   const int64_t shape[] = {2, 3, 3, 4, 2}, turned[] = {2, 0, 3, 1, 4}, zero = 0;
-  const int64_t one = 1;
   const keel_attr perm = KEEL_INTS("perm", 5, turned),
                   three = KEEL_INT("num_outputs", 3);
   y = op(b, "Reshape", y, add_ints(b, 5, shape));
@@ -123,10 +114,9 @@ static void cut_axis(keel_builder *b, keel_value y, cut_by how,
   if (how == BY_SQUEEZES)
     expect_ok(keel_builder_op_n(b, "Split", &three, 1, &y, 1, out, 3));
   for (int64_t i = 0; i < 3; i++)
-    out[i] =
-        how == BY_SQUEEZES
-            ? op(b, "Squeeze", out[i], add_constant(b, KD_I64, 1, &one, &zero))
-            : op(b, "Gather", y, add_constant(b, KD_I64, 0, NULL, &i));
+    out[i] = how == BY_SQUEEZES
+                 ? op(b, "Squeeze", out[i], add_ints(b, 1, &zero))
+                 : op(b, "Gather", y, add_constant(b, KD_I64, 0, NULL, &i));
 }
 
 static void cut_columns(keel_builder *b, keel_value y, cut_by how,
@@ -134,14 +124,13 @@ static void cut_columns(keel_builder *b, keel_value y, cut_by how,
   const int64_t plain[] = {0, 2, 1, 3}, shape[] = {0, 0, 4, 2};
   const keel_attr perm = KEEL_INTS("perm", 4, plain);
   const keel_attr last[] = {KEEL_INT("axis", -1), KEEL_INT("num_outputs", 3)};
-  const int64_t axis = 2, one = 1;
+  const int64_t axis = 2;
   if (how == BY_SPLIT)
     expect_ok(keel_builder_op_n(b, "Split", last, 2, &y, 1, out, 3));
   for (int64_t i = 0; i < 3; i++) {
     const int64_t from = 8 * i, to = from + 8;
-    const keel_value in[] = {y, add_constant(b, KD_I64, 1, &one, &from),
-                             add_constant(b, KD_I64, 1, &one, &to),
-                             add_constant(b, KD_I64, 1, &one, &axis)};
+    const keel_value in[] = {y, add_ints(b, 1, &from), add_ints(b, 1, &to),
+                             add_ints(b, 1, &axis)};
     if (how == BY_SLICES) out[i] = keel_builder_op(b, "Slice", NULL, 0, in, 4);
     out[i] = op(b, "Reshape", out[i], add_ints(b, 4, shape));
     out[i] = keel_builder_op(b, "Transpose", &perm, 1, &out[i], 1);
@@ -175,36 +164,30 @@ static keel_program *joined(cut_by how, bool by_gemm) {
   y = op(b, "MatMul", y, parts[2]);
   y = keel_builder_op(b, "Transpose", &perm, 1, &y, 1);
   y = op(b, "Reshape", y, add_ints(b, 3, flat));
-  expect_ok(keel_builder_output(b, "y",
-                                op(b, "MatMul", y, weights(b, DIMS(8, 4), 7))));
-  return finish_program(b);
+  return program_giving(b, op(b, "MatMul", y, weights(b, DIMS(8, 4), 7)));
 }
 
 /* A batch as large as there are ranks: a part of it is 1, which Squeeze must not take. */
 static keel_program *squeezed(void) {
   keel_builder *b = create_builder(context, "squeezed");
-  const int64_t dims[] = {2, 1, 8};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 3, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(2, 1, 8));
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 4), 1));
   y = op(b, "Squeeze", y, KEEL_ABSENT);
   y = op(b, "MatMul", y, weights(b, DIMS(4, 4), 2));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Mean and variance of the whole batch, between products. */
 static keel_program *trained(void) {
   keel_builder *b = create_builder(context, "trained");
-  const int64_t dims[] = {4, 6};
   const keel_attr training = KEEL_INT("training_mode", 1);
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 6));
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 4), 1));
   const keel_value in[] = {y, weights(b, DIMS(4), 1), weights(b, DIMS(4), 2),
                            weights(b, DIMS(4), 3), weights(b, DIMS(4), 4)};
   y = keel_builder_op(b, "BatchNormalization", &training, 1, in, 5);
   y = op(b, "MatMul", y, weights(b, DIMS(4, 2), 5));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Weights of bytes whose one scale is a list. */
@@ -219,8 +202,7 @@ static keel_program *unpacked(void) {
   keel_value w =
       op(b, "DequantizeLinear", add_constant(b, KD_I8, 2, square, bytes),
          add_constant(b, KD_F32, 1, &one, &scale));
-  expect_ok(keel_builder_output(b, "y", op(b, "MatMul", x, w)));
-  return finish_program(b);
+  return program_giving(b, op(b, "MatMul", x, w));
 }
 
 /* Weights of bytes, or their zero points. */
@@ -260,17 +242,15 @@ static keel_program *range_of_nan(void) {
   y = op(b, "Add", y, add_constant(b, KD_F32, 1, &eight, shift));
   expect_ok(
       keel_builder_op_n(b, "DynamicQuantizeLinear", NULL, 0, &y, 1, range, 3));
-  expect_ok(keel_builder_output(b, "y", range[1]));
-  return finish_program(b);
+  return program_giving(b, range[1]);
 }
 
 /* Activations whose range is found when they are there: that of all ranks' parts. odd: its second
  * range has outputs that are left out. */
 static keel_program *found_ranges(bool odd) {
   keel_builder *b = create_builder(context, "found ranges");
-  const int64_t dims[] = {4, 8};
   keel_value range[3] = {KEEL_ABSENT};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 8));
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 8), 1));
   expect_ok(
       keel_builder_op_n(b, "DynamicQuantizeLinear", NULL, 0, &y, 1, range, 3));
@@ -286,8 +266,7 @@ static keel_program *found_ranges(bool odd) {
   y = to_float(
       b, keel_builder_op(b, "MatMulInteger", NULL, 0, second, odd ? 2 : 3));
   if (!odd) y = op(b, "Mul", y, range[1]);
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* A scale that is a summand of each rank, until all have it. */
@@ -318,20 +297,18 @@ static keel_program *pooled_bytes(void) {
                                 scales(b, DIMS(4)), zero};
   y = keel_builder_op(b, "com.microsoft::MatMulIntegerToFloat", NULL, 0,
                       product, 5);
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Activations whose ranges the model has. */
 static keel_program *known_ranges(void) {
   keel_builder *b = create_builder(context, "known ranges");
-  const int64_t dims[] = {4, 8};
   const uint8_t middle = 128;
   const float quarter = 0.25F, wide = 3;
   keel_value one = add_constant(b, KD_F32, 0, NULL, &quarter);
   keel_value step = add_constant(b, KD_F32, 0, NULL, &wide);
   keel_value zero = add_constant(b, KD_U8, 0, NULL, &middle);
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 8));
   keel_value y = op_of(b, "QuantizeLinear", NULL, 0, x, one, zero);
   const keel_value first[] = {y,
                               one,
@@ -355,9 +332,8 @@ static keel_program *known_ranges(void) {
                                step,
                                zero};
   y = keel_builder_op(b, "com.microsoft::QGemm", &turned, 1, second, 9);
-  expect_ok(keel_builder_output(
-      b, "y", op_of(b, "DequantizeLinear", NULL, 0, y, step, zero)));
-  return finish_program(b);
+  return program_giving(b,
+                        op_of(b, "DequantizeLinear", NULL, 0, y, step, zero));
 }
 
 static keel_program *convolved_bytes(void) {
@@ -382,8 +358,7 @@ static keel_program *convolved_bytes(void) {
   y = keel_builder_op(b, "QLinearConv", depth, 2, second, 8);
   const keel_value third[] = {y, bytes(b, DIMS(6, 4, 1, 1), 3), zero};
   y = keel_builder_op(b, "ConvInteger", NULL, 0, third, 3);
-  expect_ok(keel_builder_output(b, "y", to_float(b, y)));
-  return finish_program(b);
+  return program_giving(b, to_float(b, y));
 }
 
 /* com.microsoft's Attention, which has its projections in it, or QAttention. */
@@ -414,8 +389,7 @@ static keel_program *projected(bool of_bytes) {
                           : keel_builder_op(b, "com.microsoft::Attention",
                                             &count, 1, plain, 4);
   y = op(b, "MatMul", y, weights(b, DIMS(8, 4), 3));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Heads that are turned by their positions. */
@@ -433,8 +407,7 @@ static keel_program *turned(const char *name, bool microsoft) {
                    second[] = {y, at, cosines, sines};
   y = keel_builder_op(b, name, &count, 1, microsoft ? second : first, 4);
   y = op(b, "MatMul", y, weights(b, DIMS(8, 4), 4));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 enum { WORDS = 4096, WIDE = 8 };
@@ -442,10 +415,9 @@ enum { WORDS = 4096, WIDE = 8 };
 /* A table that is too large for each rank to have all of it. */
 static keel_value words(keel_builder *b) {
   static float table[WORDS * WIDE];
-  const int64_t rows[] = {WORDS, WIDE};
   for (int i = 0; i < WORDS * WIDE; i++)
     table[i] = (float)(i % 11);
-  return add_constant(b, KD_F32, 2, rows, table);
+  return add_constant(b, KD_F32, DIMS(WORDS, WIDE), table);
 }
 
 /* Numbers of words. */
@@ -458,8 +430,7 @@ static keel_value ids_of(keel_builder *b, keel_value x, kd_dtype dtype) {
 /* com.microsoft's EmbedLayerNormalization: tables and what follows in one op. */
 static keel_program *embedded(void) {
   keel_builder *b = create_builder(context, "embedded");
-  const int64_t dims[] = {4, 6};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 6));
   const keel_value in[] = {
       ids_of(b, x, KD_I32),      KEEL_ABSENT, words(b),
       weights(b, DIMS(6, 8), 1), KEEL_ABSENT, weights(b, DIMS(8), 2),
@@ -467,8 +438,7 @@ static keel_program *embedded(void) {
   keel_value y = KEEL_ABSENT;
   expect_ok(keel_builder_op_n(b, "com.microsoft::EmbedLayerNormalization", NULL,
                               0, in, 7, &y, 1));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* A mask of each element of the batch, which all of them are looked up in: made again of the whole
@@ -476,42 +446,37 @@ static keel_program *embedded(void) {
 static keel_program *masked(void) {
   keel_builder *b = create_builder(context, "masked");
   const int64_t dims[] = {4, 6}, order[] = {3, 1, 0, 2}, four = 4;
-  const int64_t axis = 1, one = 1;
+  const int64_t axis = 1;
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
-  keel_value axes = add_constant(b, KD_I64, 1, &one, &axis);
+  keel_value axes = add_ints(b, 1, &axis);
   keel_value sums = op(b, "ReduceSum", op(b, "Abs", x, KEEL_ABSENT), axes);
   sums = op(b, "Gather", op(b, "Flatten", sums, KEEL_ABSENT),
             add_constant(b, KD_I64, 1, &four, order));
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 4), 1));
-  expect_ok(keel_builder_output(b, "y", op(b, "Add", y, sums)));
-  return finish_program(b);
+  return program_giving(b, op(b, "Add", y, sums));
 }
 
 /* A table whose columns are shared though all of a row is needed next: it is too large for each to
  * have all of it. */
 static keel_program *looked_up(void) {
   keel_builder *b = create_builder(context, "looked up");
-  const int64_t dims[] = {4, 6};
   const keel_attr last = KEEL_INT("axis", -1);
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 6));
   keel_value y = op(b, "Gather", words(b), ids_of(b, x, KD_I64));
   y = keel_builder_op(b, "Softmax", &last, 1, &y, 1);
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Half of the batch, which is no part of each rank's. */
 static keel_program *sliced(void) {
   keel_builder *b = create_builder(context, "sliced");
-  const int64_t dims[] = {4, 6}, one = 1, from = 1, to = 3, axis = 0;
+  const int64_t dims[] = {4, 6}, from = 1, to = 3, axis = 0;
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 4), 1));
-  const keel_value in[] = {y, add_constant(b, KD_I64, 1, &one, &from),
-                           add_constant(b, KD_I64, 1, &one, &to),
-                           add_constant(b, KD_I64, 1, &one, &axis)};
+  const keel_value in[] = {y, add_ints(b, 1, &from), add_ints(b, 1, &to),
+                           add_ints(b, 1, &axis)};
   y = keel_builder_op(b, "Slice", NULL, 0, in, 4);
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* One place of the middle dimension: what is split behind it moves up. */
@@ -524,8 +489,7 @@ static keel_program *picked(void) {
   const keel_value in[] = {y, add_constant(b, KD_I64, 0, NULL, &place)};
   y = keel_builder_op(b, "Gather", &axis, 1, in, 2);
   y = op(b, "MatMul", y, weights(b, DIMS(6, 4), 2));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* What is between two products; with weights that are made of others. */
@@ -541,8 +505,7 @@ static keel_program *between(const char *name, bool second) {
       op(b, "MatMul", x, keel_builder_op(b, "Transpose", &perm, 1, &w, 1));
   y = op(b, name, y, second ? number : KEEL_ABSENT);
   y = op(b, "MatMul", y, weights(b, DIMS(16, 8), 2));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Numbers that differ from run to run, less what a product by ones along the diagonal gives of
@@ -561,8 +524,7 @@ static keel_program *chance(const char *name) {
   keel_value r =
       keel_builder_op(b, name, NULL, 0, in, strcmp(name, "Dropout") ? 1 : 3);
   keel_value y = op(b, "MatMul", r, add_constant(b, KD_F32, 2, square, ones));
-  expect_ok(keel_builder_output(b, "y", op(b, "Sub", y, r)));
-  return finish_program(b);
+  return program_giving(b, op(b, "Sub", y, r));
 }
 
 /* com.microsoft's MultiHeadAttention, whose mask has the keys' ends, and then their starts. */
@@ -574,66 +536,24 @@ static keel_program *ends_and_starts(void) {
   keel_value x = keel_builder_input(b, "x", KD_F32, 3, dims);
   const keel_value in[] = {x, x, x, KEEL_ABSENT,
                            add_constant(b, KD_I32, 1, &four, mask)};
-  expect_ok(keel_builder_output(
-      b, "y",
-      keel_builder_op(b, "com.microsoft::MultiHeadAttention", &count, 1, in,
-                      5)));
-  return finish_program(b);
+  return program_giving(
+      b, keel_builder_op(b, "com.microsoft::MultiHeadAttention", &count, 1, in,
+                         5));
 }
 
 /* ---- runs ------------------------------------------------------------------------------- */
-
-static keel_tensor *input_of(const keel_program *program) {
-  keel_port port;
-  static float data[ROOM];
-  expect_ok(keel_program_input(program, 0, &port));
-  for (int i = 0; i < ROOM; i++)
-    data[i] = (float)(i * 11 % 7 - 3);
-  return create_tensor(context, KD_F32, port.rank, port.dims, data);
-}
-
-/* Both ranks' results, and how the model was split. */
-static void run_split(const keel_program *program, uint32_t kind,
-                      keel_tensor **out, keel_split_facts *facts) {
-  static const char *const names[] = {"cpu:0", "sim:0"};
-  keel_device *devices[2] = {NULL};
-  keel_group *group = NULL;
-  keel_tensor *members[2], *x = input_of(program);
-  keel_plan *plans[2];
-  for (uint32_t r = 0; r < 2; r++)
-    expect_ok(keel_device_find(context, names[r], &devices[r]));
-  expect_ok(keel_group_create(devices, 2, &group));
-  expect_ok(keel_group_members(group, members));
-  for (uint32_t r = 0; r < 2; r++) {
-    const keel_split_params params = {
-        .struct_size = sizeof params, .kind = kind, .rank = r, .size = 2};
-    keel_program *own = NULL;
-    expect_ok(keel_program_split(program, &params, &own, facts));
-    plans[r] = create_plan(own, PLAN_PARAMS(.device = devices[r]));
-    keel_program_release(own);
-    keel_tensor *inputs[] = {x, members[r]};
-    expect_ok(keel_plan_begin(plans[r], NULL, inputs,
-                              keel_plan_input_count(plans[r]), &out[r], 1));
-  }
-  release_all(members, 2);
-  for (uint32_t r = 0; r < 2; r++) {
-    expect_ok(keel_tensor_wait(out[r]));
-    keel_plan_release(plans[r]);
-  }
-  RELEASE(group, x);
-}
 
 /* Both ranks have what one alone gives; the program goes. */
 static void expect_same(keel_program *program, uint32_t kind, float within,
                         uint32_t exchanges, uint64_t part) {
   static float want[ROOM], got[ROOM];
   keel_tensor *x = input_of(program), *y = NULL, *out[2] = {NULL};
-  keel_split_facts facts;
+  keel_split_facts facts[2];
   keel_plan *plan = create_plan(program, NULL);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   uint64_t size = keel_tensor_size(y);
   expect_ok(keel_tensor_read(y, want, size));
-  run_split(program, kind, out, &facts);
+  run_split(program, kind, x, out, facts);
   for (uint32_t r = 0; r < 2; r++) {
     assert_int_equal(keel_tensor_size(out[r]), size);
     expect_ok(keel_tensor_read(out[r], got, size));
@@ -642,9 +562,9 @@ static void expect_same(keel_program *program, uint32_t kind, float within,
         fail_msg("rank %u has %g at %llu, not %g", (unsigned)r, (double)got[i],
                  (unsigned long long)i, (double)want[i]);
   }
-  assert_int_equal(facts.exchanges, exchanges);
+  assert_int_equal(facts[1].exchanges, exchanges);
   if (part)
-    assert_true(facts.weights_here * part <= facts.weights + 256 * part);
+    assert_true(facts[1].weights_here * part <= facts[1].weights + 256 * part);
   release_all(out, 2);
   RELEASE(x, y, plan, program);
 }
@@ -712,11 +632,9 @@ TEST_THAT(no_piece_is_made_of_nothing) {
     keel_value at = add_constant(b, KD_I64, 0, NULL, &places[i]);
     expect_ok(keel_builder_output(b, i ? "z" : "y", op(b, "Gather", y, at)));
   }
-  keel_program *program = finish_program(b), *own = NULL;
-  const keel_split_params params = {
-      .struct_size = sizeof params, .kind = KEEL_SPLIT_TENSOR, .size = 2};
   keel_split_facts facts;
-  expect_ok(keel_program_split(program, &params, &own, &facts));
+  keel_program *program = finish_program(b);
+  keel_program *own = split_in_two(program, KEEL_SPLIT_TENSOR, &facts);
   assert_int_equal(facts.exchanges, 1); /* of all pieces, as they are */
   RELEASE(own, program);
 }
@@ -764,34 +682,22 @@ TEST_THAT(a_state_may_need_exchanges) {
   (void)state;
   for (int i = 0; i < 2; i++) {
     keel_builder *b = create_builder(context, "state");
-    keel_program *own = NULL;
-    const int64_t dims[] = {4, 8};
     keel_value v = keel_builder_resource(b, "v");
-    keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+    keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 8));
     keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 8), 1));
     op(b, "keel::VariableAssign", v, y);
-    expect_ok(keel_builder_output(b, "y", y));
-    keel_program *program = finish_program(b);
-    const keel_split_params params = {
-        .struct_size = sizeof params, .kind = kinds[i], .size = 2};
-    expect_ok(keel_program_split(program, &params, &own, NULL));
-    RELEASE(own, program);
+    keel_program *program = program_giving(b, y);
+    RELEASE(split_in_two(program, kinds[i], NULL), program);
   }
 }
 
 /* A number before the batch is for all ranks. */
 TEST_THAT(a_number_is_no_batch) {
   keel_builder *b = create_builder(context, "number");
-  keel_program *own = NULL;
-  const int64_t dims[] = {4, 8};
   keel_value k = keel_builder_input(b, "k", KD_F32, 0, NULL);
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
-  expect_ok(keel_builder_output(b, "y", op(b, "Mul", x, k)));
-  keel_program *program = finish_program(b);
-  const keel_split_params params = {
-      .struct_size = sizeof params, .kind = KEEL_SPLIT_DATA, .size = 2};
-  expect_ok(keel_program_split(program, &params, &own, NULL));
-  RELEASE(own, program);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 8));
+  keel_program *program = program_giving(b, op(b, "Mul", x, k));
+  RELEASE(split_in_two(program, KEEL_SPLIT_DATA, NULL), program);
 }
 
 /* ---- what is refused ----------------------------------------------------------------------- */

@@ -4,15 +4,13 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
-static keel_context *context;
+static const float first_pair[] = {1, -2};
 
 static keel_tensor *promise(void) {
-  keel_tensor *tensor = NULL;
-  expect_ok(keel_tensor_promise(context, &tensor));
-  return tensor;
+  return create_promise(context);
 }
 
 static void fulfil(keel_tensor *pending, const float *data, int64_t count) {
@@ -39,9 +37,10 @@ static void expect_failed(keel_tensor *tensor, keel_status status,
   keel_tensor_release(tensor);
 }
 
-/* y = -relu(a), z = relu(b) + y, w = relu(b): of pairs. */
-static keel_plan *plan_of_two(void) {
+/* Opens a runtime for y = -relu(a), z = relu(b) + y, w = relu(b): of pairs. */
+static keel_plan *open_plan_of_two(int32_t workers) {
   const int64_t two = 2;
+  context = open_with(CPU_PLUGIN, NULL, workers);
   keel_builder *g = create_builder(context, "two");
   keel_value a = keel_builder_input(g, "a", KD_F32, 1, &two);
   keel_value b = keel_builder_input(g, "b", KD_F32, 1, &two);
@@ -58,8 +57,7 @@ static keel_plan *plan_of_two(void) {
 static void many(int32_t workers) {
   enum { RUNS = 200 };
   static keel_tensor *out[RUNS][3];
-  context = open_with(CPU_PLUGIN, NULL, workers);
-  keel_plan *plan = plan_of_two();
+  keel_plan *plan = open_plan_of_two(workers);
   for (int i = 0; i < RUNS; i++) {
     const float a[] = {(float)i, -1}, b[] = {(float)-i, 1};
     keel_tensor *in[] = {floats(context, 2, a), floats(context, 2, b)};
@@ -98,8 +96,7 @@ static void note_done(void *number, keel_tensor *tensor, keel_status status) {
 static void functions_are_told_of_all_outputs(int32_t workers) {
   enum { RUNS = 100 };
   static float numbers[RUNS][3];
-  context = open_with(CPU_PLUGIN, NULL, workers);
-  keel_plan *plan = plan_of_two();
+  keel_plan *plan = open_plan_of_two(workers);
   told = wrong = 0;
   for (int i = 0; i < RUNS; i++) {
     const float a[] = {(float)i, -1};
@@ -128,12 +125,10 @@ TEST_THAT(functions_are_told) {
 /* ---- inputs that come late -------------------------------------------------------------- */
 
 TEST_THAT(what_needs_no_pending_input_is_made) {
-  const float pair[] = {1, -2};
   keel_tensor *out[3];
-  context = open_with(CPU_PLUGIN, NULL, 2);
-  keel_plan *plan = plan_of_two();
+  keel_plan *plan = open_plan_of_two(2);
   for (int i = 0; i < 50; i++) {
-    keel_tensor *in[] = {floats(context, 2, pair), promise()};
+    keel_tensor *in[] = {floats(context, 2, first_pair), promise()};
     begin(plan, 0, in, 2, out, 3);
     expect_pair(out[0], -1, 0); /* b has not come */
     assert_int_equal(keel_tensor_query(out[1]), KD_BUSY);
@@ -149,8 +144,7 @@ TEST_THAT(what_needs_no_pending_input_is_made) {
 /* Of a run that waits: with one input that is pending for ever. */
 TEST_THAT(a_failed_input_counts_before_a_pending_one) {
   keel_tensor *out[3];
-  context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
-  keel_plan *plan = plan_of_two();
+  keel_plan *plan = open_plan_of_two(KEEL_NO_WORKERS);
   keel_tensor *in[] = {promise(), promise()};
   keel_tensor_fail(in[1], KD_INTERNAL, "no second one");
   expect_fails(keel_plan_run(plan, in, 2, out, 3), KD_INTERNAL,
@@ -163,11 +157,10 @@ TEST_THAT(a_failed_input_counts_before_a_pending_one) {
 }
 
 static void *fulfil_late(void *pending) {
-  const int64_t two = 2;
   const float pair[] = {3, -4};
   keel_tensor *value = NULL;
   nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-  if (keel_tensor_create(context, KD_F32, 1, &two, pair, &value) == KD_OK)
+  if (keel_tensor_create(context, KD_F32, DIMS(2), pair, &value) == KD_OK)
     keel_tensor_fulfil(pending, value);
   keel_tensor_release(value);
   return NULL;
@@ -176,8 +169,7 @@ static void *fulfil_late(void *pending) {
 TEST_THAT(a_partial_run_waits_beside_a_failed_input) {
   keel_tensor *out[3];
   pthread_t thread;
-  context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
-  keel_plan *plan = plan_of_two();
+  keel_plan *plan = open_plan_of_two(KEEL_NO_WORKERS);
   keel_tensor *in[] = {promise(), promise()};
   keel_tensor_fail(in[1], KD_INTERNAL, "no second one");
   assert_int_equal(pthread_create(&thread, NULL, fulfil_late, in[0]), 0);
@@ -195,8 +187,7 @@ TEST_THAT(a_partial_run_waits_beside_a_failed_input) {
 
 TEST_THAT(one_pending_input_may_be_two) {
   keel_tensor *out[3], *late = NULL;
-  context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
-  keel_plan *plan = plan_of_two();
+  keel_plan *plan = open_plan_of_two(KEEL_NO_WORKERS);
   late = promise();
   keel_tensor *in[] = {late, late};
   begin(plan, 0, in, 2, out, 3);
@@ -210,13 +201,11 @@ TEST_THAT(one_pending_input_may_be_two) {
 }
 
 TEST_THAT(an_input_that_fails_is_told) {
-  const float pair[] = {1, -2};
   keel_tensor *out[3];
-  context = open_with(CPU_PLUGIN, NULL, 1);
-  keel_plan *plan = plan_of_two();
+  keel_plan *plan = open_plan_of_two(1);
   for (int before = 0; before < 2; before++)
     for (int partial = 0; partial < 2; partial++) {
-      keel_tensor *in[] = {floats(context, 2, pair), promise()};
+      keel_tensor *in[] = {floats(context, 2, first_pair), promise()};
       if (before) keel_tensor_fail(in[1], KD_ABORTED, "b is lost");
       begin(plan, partial ? KEEL_RUN_PARTIAL : 0, in, 2, out, 3);
       if (!before) keel_tensor_fail(in[1], KD_ABORTED, "b is lost");
@@ -235,8 +224,7 @@ TEST_THAT(an_input_that_fails_is_told) {
 TEST_THAT(a_late_input_is_what_was_declared) {
   const float three[] = {1, -2, 3};
   keel_tensor *out[3];
-  context = open_with(CPU_PLUGIN, NULL, 1);
-  keel_plan *plan = plan_of_two();
+  keel_plan *plan = open_plan_of_two(1);
   for (int partial = 0; partial < 2; partial++) {
     keel_tensor *in[] = {floats(context, 2, three), promise()};
     begin(plan, partial ? KEEL_RUN_PARTIAL : 0, in, 2, out, 3);
@@ -282,26 +270,20 @@ TEST_THAT(a_failure_waits_for_no_input) {
 /* ---- outputs that come early --------------------------------------------------------------- */
 
 TEST_THAT(an_output_is_known_before_the_run_ends) {
-  const int64_t two = 2;
-  const float pair[] = {1, -2};
   keel_tensor *out[2];
   context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
   toy_state *toy = toy_of(TOY("queue"));
-  keel_device *queue = NULL;
-  expect_ok(keel_device_find(context, "queue:0", &queue));
+  keel_device *queue = find_device(context, "queue:0");
   keel_builder *g = create_builder(context, "early");
-  const float seven_ = 7;
-  keel_tensor *seven = NULL;
-  keel_tensor_create(context, KD_F32, 0, NULL, &seven_, &seven);
-  keel_value x = keel_builder_input(g, "x", KD_F32, 1, &two);
+  const float seven = 7;
+  keel_value x = keel_builder_input(g, "x", KD_F32, DIMS(2));
   expect_ok(keel_device_push(queue));
-  keel_value late = op(g, "Mul", x, keel_builder_constant(g, seven));
+  keel_value late = op(g, "Mul", x, add_constant(g, KD_F32, 0, NULL, &seven));
   keel_device_pop();
-  keel_tensor_release(seven);
   keel_builder_output(g, "late", op(g, "Neg", late, KEEL_ABSENT));
   keel_builder_output(g, "early", op(g, "Neg", x, KEEL_ABSENT));
   keel_plan *plan = finish_plan(g, NULL);
-  keel_tensor *in = floats(context, 2, pair);
+  keel_tensor *in = floats(context, 2, first_pair);
   atomic_store(&toy->gate, 1);
   begin(plan, 0, &in, 1, out, 2);
   expect_pair(out[1], -1, 2);
@@ -313,17 +295,15 @@ TEST_THAT(an_output_is_known_before_the_run_ends) {
 
 /* A run that begins as a whole gives nothing early: one input has not come. */
 TEST_THAT(a_whole_run_waits_for_its_inputs) {
-  const float pair[] = {1, -2};
   for (int32_t workers = KEEL_NO_WORKERS; workers < 3; workers++) {
-    context = open_with(CPU_PLUGIN, NULL, workers);
-    keel_plan *plan = plan_of_two();
+    keel_plan *plan = open_plan_of_two(workers);
     for (int i = 0; i < 40; i++) {
-      keel_tensor *in[] = {i % 2 ? promise() : floats(context, 2, pair),
+      keel_tensor *in[] = {i % 2 ? promise() : floats(context, 2, first_pair),
                            promise()};
       keel_tensor *out[3];
       expect_ok(keel_plan_begin(plan, RUN_PARAMS(.flags = KEEL_RUN_WHOLE), in,
                                 2, out, 3));
-      if (i % 2) fulfil(in[0], pair, 2);
+      if (i % 2) fulfil(in[0], first_pair, 2);
       if (i < 2) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
       for (int k = 0; k < 3; k++)
         assert_int_equal(keel_tensor_query(out[k]), KD_BUSY);
@@ -340,10 +320,9 @@ TEST_THAT(a_whole_run_waits_for_its_inputs) {
 /* Each run's input is the output of the one before: a long chain, begun at once. */
 TEST_THAT(whole_runs_follow_each_other) {
   enum { RUNS = 3000 };
-  const float pair[] = {1, -2}, none[] = {0, 0};
+  const float none[] = {0, 0};
   for (int32_t workers = KEEL_NO_WORKERS; workers < 3; workers++) {
-    context = open_with(CPU_PLUGIN, NULL, workers);
-    keel_plan *plan = plan_of_two();
+    keel_plan *plan = open_plan_of_two(workers);
     keel_tensor *first = promise(),
                 *in[] = {keel_tensor_retain(first), floats(context, 2, none)};
     for (int i = 0; i < RUNS; i++) { /* y = -max(0, a): back and forth */
@@ -354,7 +333,7 @@ TEST_THAT(whole_runs_follow_each_other) {
       release_all(out + 1, 2);
       in[0] = out[0];
     }
-    fulfil(first, pair, 2);
+    fulfil(first, first_pair, 2);
     expect_pair(keel_tensor_retain(in[0]), 0, 0);
     release_all(in, 2);
     RELEASE(first, plan, context);
@@ -373,7 +352,7 @@ static void *fulfil_then_open(void *second) {
 /* The same of single calls: a copy that is under way holds no thread, not even the only
  * one. */
 TEST_THAT(a_called_copy_holds_no_thread) {
-  const float pair[] = {1, -2}, seven_ = 7;
+  const float seven_ = 7;
   keel_tensor *seven = NULL, *there = NULL, *here = NULL, *other = NULL;
   keel_device *queue = NULL;
   pthread_t thread;
@@ -385,12 +364,10 @@ TEST_THAT(a_called_copy_holds_no_thread) {
   keel_tensor *in[] = {first, seven};
   const keel_attr host = KEEL_INT("host", 1);
   atomic_store(&toy->gate, 1);
-  expect_ok(keel_device_push(queue));
-  expect_ok(keel_call(context, "Mul", NULL, 0, in, 2, &there, 1));
-  keel_device_pop();
+  there = call_op_on(queue, context, "Mul", in, 2);
   expect_ok(keel_call(context, "keel::Copy", &host, 1, &there, 1, &here, 1));
   expect_ok(keel_call(context, "Neg", NULL, 0, &second, 1, &other, 1));
-  fulfil(first, pair, 2);
+  fulfil(first, first_pair, 2);
   pthread_create(&thread, NULL, fulfil_then_open, second);
   expect_pair(other, -1, 2);
   assert_int_equal(atomic_load(&toy->gate), 1);
@@ -398,25 +375,20 @@ TEST_THAT(a_called_copy_holds_no_thread) {
   atomic_store(&toy->gate, 0);
   expect_pair(here, 7, -14);
   pthread_join(thread, NULL);
-  keel_tensor *all[] = {seven, there, first, second};
-  release_all(all, 4);
-  keel_close(context);
+  RELEASE(seven, there, first, second, context);
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
 TEST_THAT(a_stop_is_told_to_all_outputs) {
-  const float pair[] = {1, -2};
   keel_tensor *out[3];
-  keel_cancel *cancel = NULL;
-  context = open_with(CPU_PLUGIN, NULL, 1);
-  keel_plan *plan = plan_of_two();
-  expect_ok(keel_cancel_create(context, &cancel));
-  keel_tensor *in[] = {floats(context, 2, pair), promise()};
+  keel_plan *plan = open_plan_of_two(1);
+  keel_cancel *cancel = create_cancel(context);
+  keel_tensor *in[] = {floats(context, 2, first_pair), promise()};
   expect_ok(keel_plan_begin(plan, RUN_PARAMS(.cancel = cancel), in, 2, out, 3));
   keel_cancel_request(cancel, "no more");
   keel_cancel_release(cancel);
-  fulfil(in[1], pair, 2);
+  fulfil(in[1], first_pair, 2);
   expect_failed(out[2], KD_CANCELLED, "no more");
   expect_failed(out[1], KD_CANCELLED, "no more");
   RELEASE(out[0], in[0], in[1], plan, context);
@@ -428,13 +400,10 @@ typedef enum ending { ASKED, ASKED_BEFORE, LATE } ending;
 static void over_while_an_input_is_waited_for(int32_t workers, ending how,
                                               uint32_t flags) {
   bool by_time = how == LATE;
-  const float pair[] = {1, -2};
   keel_tensor *out[3];
-  keel_cancel *cancel = NULL;
-  context = open_with(CPU_PLUGIN, NULL, workers);
-  keel_plan *plan = plan_of_two();
-  expect_ok(keel_cancel_create(context, &cancel));
-  keel_tensor *in[] = {floats(context, 2, pair), promise()};
+  keel_plan *plan = open_plan_of_two(workers);
+  keel_cancel *cancel = create_cancel(context);
+  keel_tensor *in[] = {floats(context, 2, first_pair), promise()};
   if (how == ASKED_BEFORE) keel_cancel_request(cancel, "enough");
   expect_ok(keel_plan_begin(
       plan,
@@ -447,7 +416,7 @@ static void over_while_an_input_is_waited_for(int32_t workers, ending how,
   expect_failed(out[2], status, why);
   expect_failed(out[1], status, why);
   keel_tensor_release(out[0]); /* it may have been made */
-  fulfil(in[1], pair, 2);
+  fulfil(in[1], first_pair, 2);
   release_all(in, 2);
   RELEASE(cancel, plan, context);
 }
@@ -465,11 +434,9 @@ TEST_THAT(the_end_is_told_while_an_input_is_waited_for) {
 TEST_THAT(ends_come_at_any_time) {
   enum { RUNS = 600 };
   static keel_tensor *out[RUNS][3];
-  keel_cancel *cancel = NULL;
   uint32_t made = 0, late = 0, stopped = 0;
-  context = open_with(CPU_PLUGIN, NULL, 2);
-  keel_plan *plan = plan_of_two();
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_plan *plan = open_plan_of_two(2);
+  keel_cancel *cancel = create_cancel(context);
   for (int i = 0; i < RUNS; i++) {
     const float pair[] = {(float)i, -1};
     keel_tensor *in[] = {floats(context, 2, pair), promise()};
@@ -500,11 +467,9 @@ TEST_THAT(ends_come_at_any_time) {
 }
 
 TEST_THAT(what_cannot_begin_is_refused) {
-  const float pair[] = {1, -2};
   keel_tensor *out[3];
-  context = open_with(CPU_PLUGIN, NULL, 1);
-  keel_plan *plan = plan_of_two();
-  keel_tensor *in[] = {floats(context, 2, pair), NULL};
+  keel_plan *plan = open_plan_of_two(1);
+  keel_tensor *in[] = {floats(context, 2, first_pair), NULL};
   expect_fails(keel_plan_begin(plan, NULL, in, 2, out, 3), KD_INVALID_ARGUMENT,
                "input 1 is missing");
   assert_null(out[0]);
@@ -517,12 +482,11 @@ TEST_THAT(what_cannot_begin_is_refused) {
 
 /* Nobody looks at the outputs, and the context is closed at once. */
 TEST_THAT(closing_waits_for_runs) {
-  const float pair[] = {1, -2};
   for (int round = 0; round < 20; round++) {
-    context = open_with(CPU_PLUGIN, NULL, round % 3);
-    keel_plan *plan = plan_of_two();
+    keel_plan *plan = open_plan_of_two(round % 3);
     for (int i = 0; i < 20; i++) {
-      keel_tensor *in[] = {floats(context, 2, pair), floats(context, 2, pair)};
+      keel_tensor *in[] = {floats(context, 2, first_pair),
+                           floats(context, 2, first_pair)};
       keel_tensor *out[3];
       begin(plan, 0, in, 2, out, 3);
       release_all(out, 3);
@@ -549,14 +513,13 @@ static void *fulfil_all(void *argument) {
 /* Sums of pairs of what came before, over inputs that come from another thread while
  * outputs of one run are inputs of the next. */
 TEST_THAT(promises_meet_from_all_sides) {
-  const int64_t two = 2;
   uint64_t random = 5;
   float want[INPUTS + LINKS];
   context = open_with(CPU_PLUGIN, NULL, 3);
   keel_builder *g = create_builder(context, "web");
   keel_value values[INPUTS + LINKS];
   for (int i = 0; i < INPUTS; i++) {
-    values[i] = keel_builder_input(g, "x", KD_F32, 1, &two);
+    values[i] = keel_builder_input(g, "x", KD_F32, DIMS(2));
     want[i] = (float)i;
   }
   for (int i = INPUTS; i < INPUTS + LINKS; i++) {

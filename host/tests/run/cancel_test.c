@@ -32,8 +32,7 @@ static keel_tensor *zeros(int64_t count) {
 TEST_THAT(a_run_that_is_asked_ends) {
   keel_plan *plan = chain(50, 8);
   keel_tensor *x = zeros(8), *y = NULL;
-  keel_cancel *cancel = NULL;
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_run_params params = {.struct_size = sizeof params, .cancel = cancel};
   for (int i = 0; i < 8; i++) { /* with values, then in static runs */
     expect_ok(keel_plan_run_with(plan, &params, &x, 1, &y, 1));
@@ -56,8 +55,7 @@ TEST_THAT(a_run_that_is_asked_ends) {
 TEST_THAT(a_run_begins_after_the_request) {
   keel_plan *plan = chain(3, 8);
   keel_tensor *x = zeros(8), *y = NULL;
-  keel_cancel *cancel = NULL;
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_cancel_request(cancel, "too early");
   expect_fails(keel_plan_run(plan, &x, 0, &y, 1), KD_INVALID_ARGUMENT,
                "inputs");
@@ -174,13 +172,8 @@ TEST_THAT(loops_end_too) {
       "}) {keel.graphs = [{attribute = \"body\", captures = 0 : i64}]} :"
       " (none, none, tensor<2xf32>) -> !keel.value\n"
       "\"keel.return\"(%2) : (!keel.value) -> ()\n}) : () -> ()\n";
-  char path[] = "/tmp/keel-loop-XXXXXX";
   keel_tensor *x = zeros(2), *y = NULL;
-  int file = mkstemp(path);
-  assert_int_equal(write(file, text, sizeof text - 1), sizeof text - 1);
-  close(file);
-  keel_program *program = load_program(context, path);
-  unlink(path);
+  keel_program *program = load_text(context, text);
   keel_plan *plan = create_plan(program, NULL);
   expect_fails(
       keel_plan_run_with(plan, RUN_PARAMS(.timeout = 3000000), &x, 1, &y, 1),

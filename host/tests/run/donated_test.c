@@ -107,9 +107,8 @@ TEST_THAT(memory_that_is_the_application_s_stays) {
 
 /* It is handed out as it came, beside what is computed of it. */
 TEST_THAT(an_input_that_is_an_output_stays) {
-  const int64_t size = SIZE;
   keel_builder *builder = create_builder(context, "both");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(SIZE));
   keel_builder_output(builder, "y", op(builder, "Neg", x, KEEL_ABSENT));
   keel_builder_output(builder, "x_", x);
   keel_plan *plan = plan_of(builder);
@@ -315,14 +314,13 @@ static keel_plan *random_plan(uint32_t seed) {
   static const char *const binary[] = {"Add", "Sub", "Max", "MatMul"};
   static const char *const unary[] = {"Neg", "Relu", "Abs"};
   static const char *const skip[] = {"cse", "fuse"};
-  const int64_t dims[] = {SIZE, SIZE};
   const keel_plan_params params = {
       .struct_size = sizeof params, .skip = skip, .skip_count = seed % 3};
   keel_value values[NODES + INPUTS];
   keel_builder *builder = create_builder(context, "random");
   for (int i = 0; i < INPUTS; i++) {
     const char name[] = {'x', (char)('0' + i), 0};
-    values[i] = keel_builder_input(builder, name, KD_F32, 2, dims);
+    values[i] = keel_builder_input(builder, name, KD_F32, DIMS(SIZE, SIZE));
   }
   for (int i = INPUTS; i < NODES + INPUTS; i++) {
     seed = seed * 1664525u + 1013904223u;
@@ -345,11 +343,10 @@ static keel_plan *random_plan(uint32_t seed) {
 /* Inputs in the device's memory, with numbers of this round. */
 static void make_inputs(int round, keel_tensor **in) {
   float data[SIZE * SIZE];
-  const int64_t dims[] = {SIZE, SIZE};
   for (int i = 0; i < INPUTS; i++) {
     for (int k = 0; k < SIZE * SIZE; k++)
       data[k] = (float)((k * (i + 3) + round) % 11 - 5);
-    keel_tensor *here = create_tensor(context, KD_F32, 2, dims, data);
+    keel_tensor *here = create_tensor(context, KD_F32, DIMS(SIZE, SIZE), data);
     expect_ok(keel_call(context, "Neg", NULL, 0, &here, 1, &in[i], 1));
     keel_tensor_release(here);
   }
@@ -435,10 +432,9 @@ static keel_plan *training(void) {
 }
 
 static keel_tensor *matrix(int64_t rows, float value) {
-  const int64_t dims[] = {rows, WIDE};
   keel_tensor *made = NULL;
-  expect_ok(keel_tensor_fill(context, keel_device_at(context, 0), KD_F32, 2,
-                             dims, &value, &made));
+  expect_ok(keel_tensor_fill(context, keel_device_at(context, 0), KD_F32,
+                             DIMS(rows, WIDE), &value, &made));
   return made;
 }
 

@@ -5,24 +5,23 @@
 #include <stdatomic.h>
 
 #include "device/device.h"
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static keel_device *queue;
 static const float two[2] = {1, -2};
 static const int64_t dims[1] = {2};
 
-static void begin(void) {
+SETUP(begin) {
   context = open_with(CPU_PLUGIN, TOY("queue"), 2);
   expect_ok(keel_device_find(context, "queue:0", &queue));
+  return 0;
 }
 
 static keel_tensor *there(const float *values) {
   keel_tensor *here = create_tensor(context, KD_F32, values ? 1 : 0, dims,
                                     values ? values : (const float[]){13});
-  keel_tensor *moved = NULL;
-  expect_ok(keel_tensor_to(here, queue, &moved));
+  keel_tensor *moved = tensor_on(here, queue);
   keel_tensor_release(here);
   return moved;
 }
@@ -45,7 +44,6 @@ static void expect_bad(keel_tensor *tensor) {
 /* ---- one thread ------------------------------------------------------------------------- */
 
 TEST_THAT(who_reads_second_is_told_too) {
-  begin();
   keel_tensor *x = there(two), *thirteen = there(NULL);
   keel_tensor *kept = call("Relu", x, NULL);
   expect_floats(kept, (const float[]){1, 0}, 2);
@@ -60,11 +58,10 @@ TEST_THAT(who_reads_second_is_told_too) {
     expect_bad(bad);
     RELEASE(good, bad);
   }
-  RELEASE(kept, x, thirteen, context);
+  RELEASE(kept, x, thirteen);
 }
 
 TEST_THAT(what_another_wait_was_told_is_not_lost) {
-  begin();
   keel_tensor *x = there(two), *thirteen = there(NULL);
   keel_tensor *bad = call("Mul", x, thirteen), *host = NULL;
   assert_int_equal(keel_device_synchronize(queue), KD_INTERNAL);
@@ -75,13 +72,12 @@ TEST_THAT(what_another_wait_was_told_is_not_lost) {
   assert_non_null(strstr(keel_message(), "13"));
   assert_int_equal(keel_tensor_to(bad, NULL, &host), KD_INTERNAL);
   expect_bad(bad);
-  RELEASE(bad, x, thirteen, context);
+  RELEASE(bad, x, thirteen);
 }
 
 /* A copy out of the device that succeeds settles all work before it. */
 static keel_plan *plan_of_factor(float factor, bool to_host);
 TEST_THAT(what_came_before_a_good_copy_stays_good) {
-  begin();
   keel_tensor *x = there(two), *thirteen = there(NULL), *y = NULL;
   keel_plan *plan = plan_of_factor(2, true);
   keel_tensor *kept = call("Relu", x, NULL);
@@ -91,7 +87,7 @@ TEST_THAT(what_came_before_a_good_copy_stays_good) {
   expect_floats(kept, (const float[]){1, 0}, 2);
   expect_bad(bad);
   release_all((keel_tensor *[]){x, thirteen, y, kept, bad}, 5);
-  RELEASE(plan, context);
+  keel_plan_release(plan);
 }
 
 /* ---- names --------------------------------------------------------------------------------- */
@@ -101,7 +97,6 @@ static const keel_run_params enqueues = {.struct_size = sizeof enqueues,
 
 /* The device fails behind the call: a wait names the op. */
 TEST_THAT(a_call_is_named) {
-  begin();
   keel_tensor *x = there(two), *thirteen = there(NULL);
   keel_tensor *bad = call("Mul", x, thirteen);
   expect_ok(keel_tensor_query(bad));
@@ -128,18 +123,15 @@ TEST_THAT(a_call_is_named) {
   expect_fails(keel_tensor_wait(at), KD_INTERNAL,
                "one of more than 64 launches, the newest of which are Relu");
   release_all((keel_tensor *[]){at, thirteen, bad}, 3);
-  keel_close(context);
 }
 
 /* Of a sequence the work of its items counts. */
 TEST_THAT(a_sequence_is_as_good_as_its_items) {
-  begin();
   keel_tensor *x = there(two), *thirteen = there(NULL), *all = NULL;
   keel_tensor *items[] = {call("Relu", x, NULL), call("Mul", x, thirteen)};
   expect_ok(keel_sequence_create(context, items, 2, &all));
   expect_fails(keel_tensor_wait(all), KD_INTERNAL, "13");
   release_all((keel_tensor *[]){x, thirteen, items[0], items[1], all}, 5);
-  keel_close(context);
 }
 
 /* ---- programs --------------------------------------------------------------------------- */
@@ -150,20 +142,16 @@ static keel_plan *plan_of_factor(float factor, bool to_host) {
   expect_ok(keel_builder_node_name(builder, "first"));
   keel_value y = op(builder, "Relu", x, KEEL_ABSENT);
   expect_ok(keel_builder_node_name(builder, "by"));
-  y = op(
-      builder, "Mul", y,
-      constant_of(builder, create_tensor(context, KD_F32, 0, NULL, &factor)));
+  y = op(builder, "Mul", y, add_constant(builder, KD_F32, 0, NULL, &factor));
   y = op(builder, "Relu", y, KEEL_ABSENT);
   if (to_host) y = op(builder, "Neg", y, KEEL_ABSENT);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, y);
   keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = queue));
   keel_program_release(program);
   return plan;
 }
 
 TEST_THAT(a_program_s_output_and_input) {
-  begin();
   keel_plan *bad = plan_of_factor(13, false), *good = plan_of_factor(2, false);
   keel_tensor *x = there(two), *y = NULL, *z = NULL;
   for (int run = 0; run < 6; run++) { /* dynamic, static, then recorded */
@@ -178,7 +166,7 @@ TEST_THAT(a_program_s_output_and_input) {
     expect_bad(y);
     keel_tensor_release(y);
   }
-  RELEASE(x, bad, good, context);
+  RELEASE(x, bad, good);
 }
 
 /* Whatever the status is, and however the run is done: op by op, with launches that are written
@@ -187,7 +175,6 @@ TEST_THAT(a_run_waits_for_its_device) {
   static const kd_status statuses[] = {KD_INTERNAL, KD_OUT_OF_MEMORY,
                                        KD_INVALID_ARGUMENT, KD_DATA_LOSS,
                                        KD_DEADLINE_EXCEEDED};
-  begin();
   toy_state *toy = toy_of(TOY("queue"));
   keel_plan *bad = plan_of_factor(13, false), *good = plan_of_factor(2, false);
   keel_tensor *x = there(two), *y = NULL;
@@ -218,7 +205,7 @@ TEST_THAT(a_run_waits_for_its_device) {
   }
   assert_true(atomic_load(&toy->launches) > 10);
   atomic_store(&toy->fails, 0);
-  RELEASE(x, bad, good, context);
+  RELEASE(x, bad, good);
 }
 
 /* ---- several devices ---------------------------------------------------------------------- */
@@ -226,8 +213,7 @@ TEST_THAT(a_run_waits_for_its_device) {
 static keel_tensor *moved_to(keel_device *device, const float *value,
                              uint32_t rank) {
   keel_tensor *here = create_tensor(context, KD_F32, rank, dims, value);
-  keel_tensor *there = NULL;
-  expect_ok(keel_tensor_to(here, device, &there));
+  keel_tensor *there = tensor_on(here, device);
   keel_tensor_release(here);
   return there;
 }
@@ -235,10 +221,7 @@ static keel_tensor *moved_to(keel_device *device, const float *value,
 /* two * factor on a device that has not been waited for. */
 static keel_tensor *product_on(keel_device *device, float factor) {
   keel_tensor *in[] = {moved_to(device, two, 1), moved_to(device, &factor, 0)};
-  keel_tensor *product = NULL;
-  expect_ok(keel_device_push(device));
-  expect_ok(keel_call(context, "Mul", NULL, 0, in, 2, &product, 1));
-  keel_device_pop();
+  keel_tensor *product = call_op_on(device, context, "Mul", in, 2);
   release_all(in, 2);
   return product;
 }
@@ -262,10 +245,10 @@ static void expect_first(bool good, bool part) {
   const char *plugins[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
   const keel_context_params params =
       OPENS(KEEL_ONLY_NAMED, plugins, 3, .workers = 2);
-  keel_device *echo = NULL;
+  keel_context *before = context;
   expect_ok(keel_open(&params, &context));
   expect_ok(keel_device_find(context, "queue:0", &queue));
-  expect_ok(keel_device_find(context, "echo:0", &echo));
+  keel_device *echo = find_device(context, "echo:0");
   keel_plan *plan = plan_beside();
   keel_tensor *in[] = {there(two), product_on(echo, good ? 2 : 13)};
   keel_tensor *out[2] = {NULL, NULL};
@@ -282,6 +265,7 @@ static void expect_first(bool good, bool part) {
   release_all(in, 2);
   release_all(out, 2);
   RELEASE(plan, context);
+  context = before;
 }
 
 /* The first output's work fails on one device, and the second's, on another, ends well or fails
@@ -295,12 +279,8 @@ TEST_THAT(the_first_failure_of_several_counts) {
 
 /* What a run has put into a variable is its work, too. */
 TEST_THAT(a_variable_counts) {
-  begin();
   keel_tensor *zero = there((const float[]){0, 0}), *variable = NULL;
-  expect_ok(keel_device_push(queue));
-  expect_ok(
-      keel_call(context, "keel::Variable", NULL, 0, &zero, 1, &variable, 1));
-  keel_device_pop();
+  variable = call_op_on(queue, context, "keel::Variable", &zero, 1);
   keel_builder *builder = create_builder(context, "assigns");
   keel_value at = keel_builder_resource(builder, "at");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
@@ -319,7 +299,7 @@ TEST_THAT(a_variable_counts) {
                KD_INTERNAL, "13; while queue:0 ran");
   assert_non_null(y);
   release_all((keel_tensor *[]){zero, in[0], in[1], in[2], y}, 5);
-  RELEASE(program, plan, context);
+  RELEASE(program, plan);
 }
 
 /* ---- another thread ---------------------------------------------------------------------- */
@@ -335,7 +315,6 @@ static void *wait_always(void *told) {
 
 TEST_THAT(every_run_that_fails_says_so) {
   enum { RUNS = 2000 };
-  begin();
   pthread_t thread;
   atomic_int told = 0;
   keel_plan *plan = plan_of_factor(13, true);
@@ -353,7 +332,6 @@ TEST_THAT(every_run_that_fails_says_so) {
   assert_int_equal(failed, RUNS);
   RELEASE(x, plan);
   keel_device_synchronize(queue);
-  keel_close(context);
 }
 
 /* ---- waits ----------------------------------------------------------------------------- */
@@ -364,15 +342,13 @@ static void *wait_once(void *tensor) {
 }
 
 static void run_once(keel_plan *plan) {
-  keel_tensor *x = there(two), *y = NULL;
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *x = there(two), *y = output_of(plan, &x, 1);
   expect_floats(y, (const float[]){7, 0}, 2);
   RELEASE(x, y);
 }
 
 /* While one thread waits for the device, others give it work. */
 TEST_THAT(who_waits_keeps_nobody_from_working) {
-  begin();
   toy_state *toy = toy_of(TOY("queue"));
   keel_plan *slow = plan_of_factor(7, false);
   keel_tensor *x = there(two), *y = NULL;
@@ -391,12 +367,11 @@ TEST_THAT(who_waits_keeps_nobody_from_working) {
   expect_floats(y, (const float[]){7, 0}, 2);
   RELEASE(x, y);
   run_once(slow);
-  RELEASE(slow, context);
+  keel_plan_release(slow);
 }
 
 /* A run's time is over though its device has all of it. */
 TEST_THAT(a_wait_for_the_device_ends) {
-  begin();
   toy_state *toy = toy_of(TOY("queue"));
   keel_plan *slow = plan_of_factor(7, false);
   keel_tensor *x = there(two), *y = NULL;
@@ -411,7 +386,7 @@ TEST_THAT(a_wait_for_the_device_ends) {
     atomic_store(&toy->gate, 0);
     run_once(slow);
   }
-  RELEASE(x, slow, context);
+  RELEASE(x, slow);
 }
 
 static void *wait_for_all(void *status) {
@@ -421,13 +396,11 @@ static void *wait_for_all(void *status) {
 
 /* Another thread waits for all of the stream, without a limit, and keeps its lock. */
 TEST_THAT(a_limit_passes_beside_a_wait_without) {
-  begin();
   toy_state *toy = toy_of(TOY("queue"));
   keel_plan *slow = plan_of_factor(7, false);
   keel_builder *builder = create_builder(context, "as it is");
-  keel_builder_output(builder, "y",
-                      keel_builder_input(builder, "x", KD_F32, 1, dims));
-  keel_plan *same = finish_plan(builder, NULL);
+  keel_plan *same = plan_giving(
+      builder, keel_builder_input(builder, "x", KD_F32, 1, dims), NULL);
   keel_tensor *x = there(two), *y = NULL, *z = NULL;
   keel_status waited = KD_INTERNAL;
   pthread_t thread;
@@ -448,15 +421,13 @@ TEST_THAT(a_limit_passes_beside_a_wait_without) {
   expect_ok(keel_plan_run_with(same, NULL, &y, 1, &z, 1));
   expect_floats(z, (const float[]){7, 0}, 2);
   release_all((keel_tensor *[]){x, y, z}, 3);
-  RELEASE(slow, same, context);
+  RELEASE(slow, same);
 }
 
 /* The work's own failure is not taken for a look that came too early. */
 TEST_THAT(work_may_fail_as_late) {
-  begin();
   toy_state *toy = toy_of(TOY("queue"));
-  keel_cancel *cancel = NULL;
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_plan *bad = plan_of_factor(13, false);
   keel_tensor *x = there(two), *y = NULL;
   atomic_store(&toy->fails, KD_DEADLINE_EXCEEDED);
@@ -468,7 +439,7 @@ TEST_THAT(work_may_fail_as_late) {
   }
   atomic_store(&toy->naps, 0);
   atomic_store(&toy->fails, 0);
-  RELEASE(x, bad, cancel, context);
+  RELEASE(x, bad, cancel);
 }
 
 /* ---- memory ----------------------------------------------------------------------------- */
@@ -477,20 +448,18 @@ TEST_THAT(work_may_fail_as_late) {
 enum { MANY = 100000 };
 
 static keel_tensor *many(void) {
-  const int64_t size = MANY;
-  return create_tensor(context, KD_F32, 1, &size, NULL);
+  return create_tensor(context, KD_F32, DIMS(MANY), NULL);
 }
 
-static void begin_full(void) {
+SETUP(begin_full) {
   context = open_with(CPU_PLUGIN, TOY("full"), 2);
   expect_ok(keel_device_find(context, "full:0", &queue));
+  return 0;
 }
 
-TEST_THAT(no_memory_names_what_wanted_it) {
-  begin_full();
-  const int64_t larger = 4 * MANY;
+TEST_BETWEEN(no_memory_names_what_wanted_it, begin_full, close_context) {
   keel_tensor *in[] = {many(), many()}, *y = NULL;
-  keel_tensor *large = create_tensor(context, KD_F32, 1, &larger, NULL);
+  keel_tensor *large = create_tensor(context, KD_F32, DIMS(4 * MANY), NULL);
   expect_ok(keel_device_push(queue));
   for (int round = 0; round < 3; round++) {
     expect_fails(keel_call(context, "Add", NULL, 0, in, 2, &y, 1),
@@ -505,7 +474,6 @@ TEST_THAT(no_memory_names_what_wanted_it) {
   }
   keel_device_pop();
   release_all((keel_tensor *[]){in[0], in[1], large}, 3);
-  keel_close(context);
 }
 
 /* A program of x + y, where y is an input or a constant of `size`. */
@@ -519,8 +487,7 @@ static keel_program *sum_of(keel_tensor *constant, int64_t size) {
   return finish_program(builder);
 }
 
-TEST_THAT(a_plan_without_memory_names_it_too) {
-  begin_full();
+TEST_BETWEEN(a_plan_without_memory_names_it_too, begin_full, close_context) {
   const int64_t larger = 4 * MANY;
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = queue};
@@ -546,7 +513,10 @@ TEST_THAT(a_plan_without_memory_names_it_too) {
                "for the constant ");
   expect_message("f32[400000]");
   release_all(in, 2);
-  RELEASE(plan, small, large, constant, context);
+  RELEASE(plan, small, large, constant);
 }
 
-RUN_TESTS(NULL, NULL)
+int main(void) {
+  around_each(begin, close_context);
+  return tests_run(NULL, NULL);
+}

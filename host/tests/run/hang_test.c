@@ -6,7 +6,7 @@
 #undef KD_ENTRY
 #define KD_ENTRY(plugin)
 #include "minimal.c" /* NOLINT(bugprone-suspicious-include): the whole of it */
-#include "testing.h"
+#include "one_context.h"
 
 #define WORKERS 2
 
@@ -54,18 +54,15 @@ static const kd_plugin *entry(const kd_host *host) {
   return &plugin;
 }
 
-static keel_context *context;
 static keel_plan *hanging, *adding;
 
 static keel_plan *plan_of(const char *name) {
-  const int64_t dims[] = {4};
   keel_builder *builder = create_builder(context, name);
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   keel_value both[] = {x, x};
   keel_value y = keel_builder_op(builder, name, NULL, 0, both,
                                  strcmp(name, "Add") ? 1 : 2);
-  expect_ok(keel_builder_output(builder, "y", y));
-  return finish_plan(builder, NULL);
+  return plan_giving(builder, y, NULL);
 }
 
 static void freed(void *unused) {
@@ -85,10 +82,9 @@ static void hang(const keel_run_params *params, keel_tensor **outputs) {
   gate.open = false;
   gate.inside = gate.told = gate.freed = 0;
   for (int i = 0; i < WORKERS; i++) {
-    const int64_t dims[] = {4};
     keel_tensor *x = NULL;
     expect_ok(
-        keel_tensor_wrap(context, KD_F32, 1, dims, data, freed, NULL, &x));
+        keel_tensor_wrap(context, KD_F32, DIMS(4), data, freed, NULL, &x));
     expect_ok(keel_plan_begin(hanging, params, &x, 1, &outputs[i], 1));
     keel_tensor_release(x);
   }
@@ -128,10 +124,9 @@ TEST_THAT(limits_pass_though_all_workers_hang) {
 }
 
 TEST_THAT(requests_pass_though_all_workers_hang) {
-  keel_cancel *cancel = NULL;
   keel_tensor *y[WORKERS], *z = NULL;
   keel_status told_status[2] = {KD_OK, KD_OK};
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_run_params params = {.struct_size = sizeof params, .cancel = cancel};
   hang(&params, y);
   keel_tensor *x = equal_floats(context, 4, 1);

@@ -12,7 +12,7 @@
 #include "device/device.h"
 #include "device/stream.h"
 #include "layers/layers.h"
-#include "testing.h"
+#include "one_context.h"
 #include "values/tensor.h"
 
 #ifdef SIM_PLUGIN
@@ -20,7 +20,6 @@
 enum { SIZE = 8, STEPS = 12, HALF = 6 };
 #define WORDS "was lost: unit 0 has fallen off the bus"
 
-static keel_context *context;
 static keel_device *sim, *other, *cpu;
 static keel_op *add; /* on sim */
 static atomic_int complaints;
@@ -131,8 +130,7 @@ static keel_status compute(const keel_op *op) {
 }
 
 static keel_op *adds_on(keel_device *device) {
-  keel_op *op = NULL;
-  expect_ok(keel_op_prepare(context, "Add", NULL, 0, device, &op));
+  keel_op *op = prepare_op(context, "Add", NULL, 0, device);
   return op;
 }
 
@@ -157,7 +155,7 @@ static void expect_nothing_left(void) {
 
 /* ---- eager work -------------------------------------------------------------------- */
 
-LISTED_TEST(work_fails_with_the_devices_words) {
+TEST_THAT(work_fails_with_the_devices_words) {
   keel_tensor *y = NULL, *z = NULL;
   keel_op *mul = NULL;
   float back[SIZE];
@@ -176,7 +174,7 @@ LISTED_TEST(work_fails_with_the_devices_words) {
   expect_lost(keel_op_prepare(context, "Mul", NULL, 0, sim, &mul));
 }
 
-LISTED_TEST(new_ops_are_not_moved_elsewhere) {
+TEST_THAT(new_ops_are_not_moved_elsewhere) {
   keel_tensor *x = all_of(1), *pair[] = {x, x}, *y = NULL;
   lose_at("KEEL_SIM_LOSE", 1);
   add = adds_on(sim);
@@ -190,7 +188,7 @@ LISTED_TEST(new_ops_are_not_moved_elsewhere) {
   keel_tensor_release(x);
 }
 
-LISTED_TEST(other_devices_go_on) {
+TEST_THAT(other_devices_go_on) {
   keel_op *here = adds_on(cpu), *there = adds_on(other);
   keel_tensor *y = NULL;
   expect_ok(count_up(there, HALF, &y));
@@ -208,7 +206,7 @@ LISTED_TEST(other_devices_go_on) {
 }
 
 /* With kernels that are made anew, for an op that stays. */
-LISTED_TEST(it_is_opened_again) {
+TEST_THAT(it_is_opened_again) {
   for (unsigned n = 1; n < STEPS; n++) {
     lose_at("KEEL_SIM_LOSE", n);
     if (add) reopen();
@@ -222,7 +220,7 @@ LISTED_TEST(it_is_opened_again) {
   expect_ok(compute(add));
 }
 
-LISTED_TEST(values_are_released_first) {
+TEST_THAT(values_are_released_first) {
   keel_tensor *y = NULL;
   lose_at("KEEL_SIM_LOSE", 6);
   add = adds_on(sim);
@@ -242,7 +240,7 @@ LISTED_TEST(values_are_released_first) {
   expect_ok(compute(add));
 }
 
-LISTED_TEST(copies_fail) {
+TEST_THAT(copies_fail) {
   for (unsigned n = 1; n <= 4; n++) {
     float back[SIZE] = {0};
     keel_tensor *x = all_of(3), *there[3] = {NULL}, *more = NULL;
@@ -268,7 +266,7 @@ SETUP(open_failing) {
   return open_layered("validation,fault:plugin.device_open=2:UNAVAILABLE");
 }
 
-LISTED_TEST(an_opening_that_fails_is_tried_again) {
+TEST_BETWEEN(an_opening_that_fails_is_tried_again, open_failing, close_all) {
   lose_at("KEEL_SIM_LOSE", 2);
   add = adds_on(sim);
   expect_lost(compute(add));
@@ -283,7 +281,7 @@ LISTED_TEST(an_opening_that_fails_is_tried_again) {
 }
 
 /* One process has it open once. */
-LISTED_TEST(contexts_share_the_loss) {
+TEST_BETWEEN(contexts_share_the_loss, open_plain, close_all) {
   keel_context *first = context;
   keel_op *adds = NULL;
   lose_at("KEEL_SIM_LOSE", 2);
@@ -313,17 +311,15 @@ LISTED_TEST(contexts_share_the_loss) {
 
 /* ((x + x) * x + x) * x ..., `pairs` times; every `apart`-th pair on the CPU. */
 static keel_program *chain(int pairs, int apart) {
-  const int64_t dims[] = {SIZE};
   keel_builder *builder = create_builder(context, "chain");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims), y = x;
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(SIZE)), y = x;
   for (int i = 1; i <= pairs; i++) {
     bool away = apart && i % apart == 0;
     if (away) keel_device_push(cpu);
     y = op(builder, "Mul", op(builder, "Add", y, x), x);
     if (away) keel_device_pop();
   }
-  keel_builder_output(builder, "y", y);
-  return finish_program(builder);
+  return program_giving(builder, y);
 }
 
 static keel_plan *plan_of(keel_program *program, keel_device *device,
@@ -357,7 +353,7 @@ static void expect_lost_in_a_run(keel_plan *plan) {
 enum { PAIRS = 6, LAUNCHES = 2 * PAIRS, RUNS = 7 };
 
 /* Lost in the middle of a run that makes values, of static runs, and of recordings. */
-LISTED_TEST(planned_runs_fail_and_end) {
+TEST_THAT(planned_runs_fail_and_end) {
   keel_program *program = chain(PAIRS, 0);
   for (unsigned k = 0; k < RUNS; k++) {
     lose_at("KEEL_SIM_LOSE", LAUNCHES * k + LAUNCHES / 2);
@@ -381,7 +377,7 @@ LISTED_TEST(planned_runs_fail_and_end) {
   RELEASE(plan, program);
 }
 
-LISTED_TEST(plans_are_made_anew) {
+TEST_THAT(plans_are_made_anew) {
   keel_program *program = chain(PAIRS, 0);
   lose_at("KEEL_SIM_LOSE", 1);
   keel_plan *plan = plan_of(program, sim, true); /* with a compiled region */
@@ -402,7 +398,7 @@ LISTED_TEST(plans_are_made_anew) {
   RELEASE(plan, elsewhere, program);
 }
 
-LISTED_TEST(a_lost_device_takes_no_plan) {
+TEST_THAT(a_lost_device_takes_no_plan) {
   keel_program *program = chain(PAIRS, 0);
   keel_plan *plan = NULL;
   lose_at("KEEL_SIM_LOSE", 1);
@@ -417,7 +413,7 @@ LISTED_TEST(a_lost_device_takes_no_plan) {
 }
 
 /* A copy to the CPU fails before the step that began it has returned. */
-LISTED_TEST(copies_that_failed_at_once_end_the_run) {
+TEST_THAT(copies_that_failed_at_once_end_the_run) {
   keel_program *program = chain(PAIRS, 2);
   atomic_store(&copies_are_quick, true);
   for (unsigned n = 1; n <= PAIRS; n++) {
@@ -437,7 +433,7 @@ LISTED_TEST(copies_that_failed_at_once_end_the_run) {
 }
 
 /* A copy behind a failed input is not started: the run fails with the input's message. */
-LISTED_TEST(copies_behind_a_failed_input_are_no_failures) {
+TEST_THAT(copies_behind_a_failed_input_are_no_failures) {
   keel_program *program = chain(PAIRS, 2);
   keel_plan *plan = plan_of(program, sim, false);
   keel_tensor *x = NULL, *y = NULL;
@@ -451,7 +447,7 @@ LISTED_TEST(copies_behind_a_failed_input_are_no_failures) {
 }
 
 /* Copies between the devices are under way when it happens, and nobody waits for a run. */
-LISTED_TEST(begun_runs_fail_and_end) {
+TEST_THAT(begun_runs_fail_and_end) {
   keel_program *program = chain(PAIRS, 2);
   for (unsigned n = 1; n <= 3 * LAUNCHES; n += 2) {
     keel_tensor *x = all_of(1), *y[4] = {NULL};
@@ -504,7 +500,7 @@ static void *compute_on(void *op) {
   return op;
 }
 
-LISTED_TEST(it_is_opened_again_while_threads_use_it) {
+TEST_THAT(it_is_opened_again_while_threads_use_it) {
   pthread_t threads[THREADS];
   keel_op *here = adds_on(cpu);
   atomic_store(&enough, false);
@@ -538,7 +534,7 @@ LISTED_TEST(it_is_opened_again_while_threads_use_it) {
 /* The memory of a copy under way, when the device is lost at a copy that waits for no stream. A
  * thread that enqueues and one that reads meet so once in many runs; here by the plugin's own
  * table. ThreadSanitizer sees what is read too late. */
-LISTED_TEST(a_wait_outlasts_copies_under_way) {
+TEST_THAT(a_wait_outlasts_copies_under_way) {
   enum { LARGE = 1 << 26 };
   lose_at("KEEL_SIM_LOSE_COPY", 3);
   expect_ok(keel_device_ready(sim));
@@ -591,9 +587,7 @@ static keel_value weights(const network *net, uint32_t rank,
   assert_non_null(data);
   for (int64_t i = 0; i < count; i++)
     data[i] = deviation * ((float)random_below(2001) / 1000 - 1);
-  keel_tensor *tensor = create_tensor(context, KD_F32, rank, dims, data);
-  keel_value value = keel_builder_constant(net->builder, tensor);
-  keel_tensor_release(tensor);
+  keel_value value = add_constant(net->builder, KD_F32, rank, dims, data);
   free(data);
   return value;
 }
@@ -693,8 +687,7 @@ static subject make_subject(int64_t scale, bool flat) {
   assert_non_null(pixels);
   for (int64_t i = 0; i < count; i++)
     pixels[i] = (float)random_below(1000) / 1000;
-  expect_ok(keel_tensor_create(context, KD_F32, flat ? 2 : 4, dims, pixels,
-                               &s.image));
+  s.image = create_tensor(context, KD_F32, flat ? 2 : 4, dims, pixels);
   s.want = calloc((size_t)(1000 / scale), sizeof *s.want);
   assert_non_null(s.want);
   free(pixels);
@@ -731,7 +724,7 @@ static long number_of(const char *variable, long otherwise) {
 
 /* At a random launch of a random run, KEEL_LOST_TIMES times; images and channels are
  * smaller by KEEL_LOST_SCALE. */
-LISTED_TEST(resnet50_is_lost_again_and_again) {
+TEST_THAT(resnet50_is_lost_again_and_again) {
   long times = number_of("KEEL_LOST_TIMES", 20);
   int64_t scale = number_of("KEEL_LOST_SCALE", 8);
   subject subjects[] = {make_subject(scale, false), make_subject(scale, true)};
@@ -764,30 +757,8 @@ LISTED_TEST(resnet50_is_lost_again_and_again) {
 }
 
 int main(void) {
-#define CASE(name) \
-  cmocka_unit_test_setup_teardown(name, open_checked, close_all)
-  const struct CMUnitTest tests[] = {
-      CASE(work_fails_with_the_devices_words),
-      CASE(new_ops_are_not_moved_elsewhere),
-      CASE(other_devices_go_on),
-      CASE(it_is_opened_again),
-      CASE(values_are_released_first),
-      CASE(copies_fail),
-      cmocka_unit_test_setup_teardown(an_opening_that_fails_is_tried_again,
-                                      open_failing, close_all),
-      cmocka_unit_test_setup_teardown(contexts_share_the_loss, open_plain,
-                                      close_all),
-      CASE(planned_runs_fail_and_end),
-      CASE(plans_are_made_anew),
-      CASE(a_lost_device_takes_no_plan),
-      CASE(begun_runs_fail_and_end),
-      CASE(copies_that_failed_at_once_end_the_run),
-      CASE(copies_behind_a_failed_input_are_no_failures),
-      CASE(it_is_opened_again_while_threads_use_it),
-      CASE(a_wait_outlasts_copies_under_way),
-      CASE(resnet50_is_lost_again_and_again),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  around_each(open_checked, close_all);
+  return tests_run(NULL, NULL);
 }
 
 #else

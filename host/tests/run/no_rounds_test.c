@@ -19,9 +19,8 @@ static void add_body(keel_builder *b, what kind, keel_value rounds,
 /* outputs: the state, and what is stacked */
 static void add_loop(keel_builder *b, what kind, keel_value rounds,
                      keel_value x, keel_value *outputs) {
-  keel_builder *body = NULL;
   const keel_value in[] = {rounds, KEEL_ABSENT, x};
-  expect_ok(keel_builder_body(b, "body", &body));
+  keel_builder *body = create_body(b, "body");
   add_body(body, kind, rounds, x);
   const keel_attr attr = KEEL_BODY("body", body);
   expect_ok(keel_builder_op_n(b, "Loop", &attr, 1, in, 3, outputs, 2));
@@ -113,8 +112,7 @@ TEST_THAT(a_scan_without_a_round_keeps_its_rank) {
     keel_builder_destroy(body);
     keel_plan *plan = finish_plan(b, NULL);
     keel_tensor *in = create_tensor(context, KD_F32, 3, dims, NULL),
-                *out = NULL;
-    expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
+                *out = output_of(plan, &in, 1);
     expect_dims(out, 3, want);
     RELEASE(in, out, plan);
   }

@@ -6,13 +6,12 @@
 
 #include "device/device.h"
 #include "layers/layers.h"
+#include "one_context.h"
 #include "run/static_run.h"
-#include "testing.h"
 #include "toy/toy.h"
 
 enum { SIZE = 5 };
 
-static keel_context *context;
 static keel_device *queue;
 static toy_state *toy;
 static int errors;
@@ -61,18 +60,17 @@ static keel_plan *make_plan(void) {
   static const float ones[SIZE] = {1, 1, 1, 1, 1};
   const int64_t five = SIZE;
   keel_builder *builder = create_builder(context, "");
-  keel_tensor *c = floats(context, SIZE, ones);
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &five);
   keel_value y = keel_builder_input(builder, "y", KD_F32, 1, &five);
   keel_value s = keel_builder_input(builder, "s", KD_F32, 0, NULL);
   keel_value sum = op(builder, "Add", x, y);
-  keel_value more = op(builder, "Add", x, keel_builder_constant(builder, c));
+  keel_value more =
+      op(builder, "Add", x, constant_of(builder, floats(context, SIZE, ones)));
   keel_value z =
       op(builder, "Add", op(builder, "Relu", sum, KEEL_ABSENT), more);
   keel_value w = op(builder, "Add", op(builder, "Mul", x, s), z);
   keel_builder_output(builder, "z", z);
   keel_builder_output(builder, "w", w);
-  keel_tensor_release(c);
   return plan_of(builder);
 }
 
@@ -127,7 +125,7 @@ static void expect_round(int round, keel_tensor *const *out) {
 
 /* ---- recordings ------------------------------------------------------------------ */
 
-LISTED_TEST(runs_become_one_launch) {
+TEST_THAT(runs_become_one_launch) {
   keel_plan *plan = make_plan();
   for (int round = 0; round < 20; round++) {
     keel_tensor *out[2];
@@ -144,7 +142,7 @@ LISTED_TEST(runs_become_one_launch) {
   keel_plan_release(plan);
 }
 
-LISTED_TEST(a_plan_may_go_without) {
+TEST_THAT(a_plan_may_go_without) {
   flags = KEEL_PLAN_NO_REPLAY;
   keel_plan *plan = make_plan();
   flags = 0;
@@ -162,9 +160,8 @@ LISTED_TEST(a_plan_may_go_without) {
 
 /* x + x, as often as that; with Min, which can't be recorded, as the last one. */
 static keel_plan *make_chain(int adds, bool min) {
-  const int64_t open = -1;
   keel_builder *builder = create_builder(context, "");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), y = x;
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(-1)), y = x;
   for (int i = 0; i < adds; i++)
     y = op(builder, "Add", y, y);
   if (min) y = op(builder, "Min", y, x);
@@ -186,7 +183,7 @@ static uint64_t replays_of(keel_plan *plan, int64_t size, float factor) {
   return keel_plan_replays(plan) - before;
 }
 
-LISTED_TEST(a_plan_of_open_sizes_may_go_without) {
+TEST_THAT(a_plan_of_open_sizes_may_go_without) {
   flags = KEEL_PLAN_NO_REPLAY;
   keel_plan *plan = make_chain(3, false);
   flags = 0;
@@ -197,7 +194,7 @@ LISTED_TEST(a_plan_of_open_sizes_may_go_without) {
   keel_plan_release(plan);
 }
 
-LISTED_TEST(what_is_recorded_is_worth_it_and_can_be) {
+TEST_THAT(what_is_recorded_is_worth_it_and_can_be) {
   static const struct {
     int adds;
     bool min, recorded;
@@ -212,10 +209,9 @@ LISTED_TEST(what_is_recorded_is_worth_it_and_can_be) {
 }
 
 /* Ops run in one order there, so branches that could run beside each other share memory. */
-LISTED_TEST(branches_share_memory) {
-  const int64_t open = -1;
+TEST_THAT(branches_share_memory) {
   keel_builder *builder = create_builder(context, "");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), sum = x;
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(-1)), sum = x;
   for (int i = 0; i < 12; i++) {
     keel_value branch = op(builder, "Add", x, x);
     branch = op(builder, "Relu", branch, KEEL_ABSENT);
@@ -231,7 +227,7 @@ LISTED_TEST(branches_share_memory) {
 }
 
 /* Each set of types has its own; so has what has no elements. */
-LISTED_TEST(shapes_have_recordings_of_their_own) {
+TEST_THAT(shapes_have_recordings_of_their_own) {
   keel_plan *plan = make_chain(3, false);
   assert_true(replays_of(plan, 4, 8) > 0);
   assert_true(replays_of(plan, 2, 8) > 0);
@@ -242,10 +238,9 @@ LISTED_TEST(shapes_have_recordings_of_their_own) {
 
 /* Two stretches around a Min, which can't be recorded. What the first makes is memory of both
  * recordings, and stays; what Min makes is new memory in each run, to which one is put. */
-LISTED_TEST(stretches_share_memory) {
-  const int64_t five = SIZE;
+TEST_THAT(stretches_share_memory) {
   keel_builder *builder = create_builder(context, "");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &five);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(SIZE));
   keel_value first = op(builder, "Add", x, x);
   first = op(builder, "Add", first, first);
   first = op(builder, "Relu", first, KEEL_ABSENT);
@@ -281,7 +276,7 @@ static void hold_outputs(int held) {
   keel_plan_release(plan);
 }
 
-LISTED_TEST(outputs_that_are_held_are_left_alone) {
+TEST_THAT(outputs_that_are_held_are_left_alone) {
   for (int held = 0; held < 2; held++) {
     hold_outputs(held);
     assert_int_equal(atomic_load(&toy->updates), 0);
@@ -294,7 +289,7 @@ LISTED_TEST(outputs_that_are_held_are_left_alone) {
   }
 }
 
-LISTED_TEST(who_updates_nothing_goes_without) {
+TEST_THAT(who_updates_nothing_goes_without) {
   atomic_store(&toy->rebinds, 0);
   hold_outputs(1);
   assert_int_equal(atomic_load(&toy->launches), 30 - 3);
@@ -305,14 +300,14 @@ LISTED_TEST(who_updates_nothing_goes_without) {
 /* ---- inputs ------------------------------------------------------------------------- */
 
 static keel_tensor *on_queue(const float *data) {
-  keel_tensor *host = floats(context, SIZE, data), *there = NULL;
-  expect_ok(keel_tensor_to(host, queue, &there));
+  keel_tensor *host = floats(context, SIZE, data),
+              *there = tensor_on(host, queue);
   keel_tensor_release(host);
   return there;
 }
 
 /* One output is the next run's input: two recordings take turns. */
-LISTED_TEST(outputs_go_in_again) {
+TEST_THAT(outputs_go_in_again) {
   keel_plan *plan = make_plan();
   float x[SIZE] = {1, -2, 3, -4, 5};
   const float y[SIZE] = {-3, 1, 0, 2, -9}, s = 2;
@@ -335,7 +330,7 @@ LISTED_TEST(outputs_go_in_again) {
 }
 
 /* All outputs go in again, two of one size and one of another: each has memory of its own. */
-LISTED_TEST(all_outputs_go_in_again) {
+TEST_THAT(all_outputs_go_in_again) {
   enum { LARGE = 60 };
   const int64_t small = SIZE, large = LARGE;
   keel_builder *builder = create_builder(context, "loop");
@@ -377,7 +372,7 @@ LISTED_TEST(all_outputs_go_in_again) {
 }
 
 /* Memory on the device and on the host, in turn; once the same for two arguments. */
-LISTED_TEST(inputs_come_from_anywhere) {
+TEST_THAT(inputs_come_from_anywhere) {
   keel_plan *plan = make_plan();
   for (int round = 0; round < 60; round++) {
     arguments a = arguments_of(round);
@@ -424,7 +419,7 @@ static void *run_many(void *argument) {
   return NULL;
 }
 
-LISTED_TEST(threads_have_frames_of_their_own) {
+TEST_THAT(threads_have_frames_of_their_own) {
   keel_plan *plan = make_plan();
   pthread_t threads[4];
   worker workers[4];
@@ -441,7 +436,7 @@ LISTED_TEST(threads_have_frames_of_their_own) {
 
 /* Mul by 13 fails, late: the run says so and names the recording, the next run goes well, and who
  * did not wait is told by what reads. */
-LISTED_TEST(what_fails_in_a_recording_is_told) {
+TEST_THAT(what_fails_in_a_recording_is_told) {
   keel_plan *plan = make_plan();
   int named = 0;
   for (int round = 0; round < 16; round++) {
@@ -518,8 +513,6 @@ LISTED_TEST(updates_that_fail_make_it_anew) {
 }
 
 int main(void) {
-#define TEST(check) \
-  cmocka_unit_test_setup_teardown(check, open_queue, close_queue)
 #define WITH(check, layers)                                                \
   cmocka_unit_test_prestate_setup_teardown(check, open_queue, close_queue, \
                                            layers)
@@ -528,28 +521,15 @@ int main(void) {
               launch[] = "validation,fault:capture.launch=2:UNAVAILABLE",
               update[] = "validation,fault:capture.update=3",
               kernel[] = "validation,fault:kernel.enqueue=20";
-  const struct CMUnitTest tests[] = {
-      TEST(runs_become_one_launch),
-      TEST(a_plan_may_go_without),
-      TEST(a_plan_of_open_sizes_may_go_without),
-      TEST(what_is_recorded_is_worth_it_and_can_be),
-      TEST(stretches_share_memory),
-      TEST(shapes_have_recordings_of_their_own),
-      TEST(branches_share_memory),
-      TEST(outputs_that_are_held_are_left_alone),
+  const struct CMUnitTest layered[] = {
       WITH(outputs_that_are_held_are_left_alone, valid),
-      TEST(who_updates_nothing_goes_without),
-      TEST(outputs_go_in_again),
-      TEST(all_outputs_go_in_again),
-      TEST(inputs_come_from_anywhere),
       WITH(inputs_come_from_anywhere, valid),
-      TEST(threads_have_frames_of_their_own),
-      TEST(what_fails_in_a_recording_is_told),
       WITH(faults_of_recording_do_no_harm, begin),
       WITH(faults_of_recording_do_no_harm, end),
       WITH(faults_of_recording_do_no_harm, launch),
       WITH(updates_that_fail_make_it_anew, update),
       WITH(what_fails_while_recording_is_not_launched, kernel),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  around_each(open_queue, close_queue);
+  return tests_run(NULL, NULL) + cmocka_run_group_tests(layered, NULL, NULL);
 }

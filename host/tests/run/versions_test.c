@@ -5,11 +5,9 @@
 #include <malloc.h>
 #include <pthread.h>
 
+#include "one_context.h"
 #include "plan/versions.h"
-#include "testing.h"
 #include "toy/toy.h"
-
-static keel_context *context;
 
 SETUP(begin) {
   context = open_with(CPU_PLUGIN, TOY("queue"), 2);
@@ -22,19 +20,7 @@ SETUP(end) {
 }
 
 static keel_tensor *integers(int64_t count, const int64_t *data) {
-  keel_tensor *tensor = create_tensor(context, KD_I64, 1, &count, data);
-  return tensor;
-}
-
-static keel_plan *plan_of(keel_builder *builder,
-                          const keel_plan_params *params) {
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  if (keel_builder_finish(builder, &program) != KD_OK ||
-      keel_plan_create(program, params, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
-  RELEASE(builder, program);
-  return plan;
+  return create_tensor(context, KD_I64, 1, &count, data);
 }
 
 /* The transpose of what is positive in x of n x m, as m x n by way of its shape, plus
@@ -44,19 +30,15 @@ static keel_plan *plan_of_turning(uint32_t flags) {
   keel_builder *b = create_builder(context, "turn");
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, open);
   keel_value bias = keel_builder_input(b, "bias", KD_F32, 2, open);
-  keel_tensor *order_ = integers(2, turned);
-  keel_value order = keel_builder_constant(b, order_);
+  keel_value order = constant_of(b, integers(2, turned));
   keel_value shape = op(b, "Gather", op(b, "Shape", x, KEEL_ABSENT), order);
   keel_value swap = op(b, "Relu", x, KEEL_ABSENT);
   keel_attr perm = KEEL_INTS("perm", 2, turned);
   swap = keel_builder_op(b, "Transpose", &perm, 1, &swap, 1);
-  const int64_t flat_ = -1;
-  keel_tensor *flat = integers(1, &flat_);
-  swap = op(b, "Reshape", swap, keel_builder_constant(b, flat));
+  const int64_t flat = -1;
+  swap = op(b, "Reshape", swap, constant_of(b, integers(1, &flat)));
   swap = op(b, "Reshape", swap, shape);
-  keel_builder_output(b, "y", op(b, "Add", swap, bias));
-  RELEASE(order_, flat);
-  return plan_of(b, PLAN_PARAMS(.flags = flags));
+  return plan_giving(b, op(b, "Add", swap, bias), PLAN_PARAMS(.flags = flags));
 }
 
 static keel_status try_turning(keel_plan *plan, int64_t n, int64_t m,
@@ -67,8 +49,8 @@ static keel_status try_turning(keel_plan *plan, int64_t n, int64_t m,
     bias[i] = (float)i;
   }
   keel_tensor *in[2];
-  keel_tensor_create(context, KD_F32, 2, (int64_t[]){n, m}, data, &in[0]);
-  keel_tensor_create(context, KD_F32, 2, (int64_t[]){bias_m, n}, bias, &in[1]);
+  keel_tensor_create(context, KD_F32, DIMS(n, m), data, &in[0]);
+  keel_tensor_create(context, KD_F32, DIMS(bias_m, n), bias, &in[1]);
   keel_status status = keel_plan_run(plan, in, 2, y, 1);
   release_all(in, 2);
   return status;
@@ -229,37 +211,30 @@ TEST_THAT(wrong_shapes_are_told_as_ever) {
 /* A plan of what is all known has none; nor has one where an input alone is a resource. */
 TEST_THAT(what_is_known_is_made_once) {
   keel_builder *b = create_builder(context, "known");
-  keel_value x = keel_builder_input(b, "x", KD_F32, 1, (int64_t[]){2});
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(2));
   keel_value v = keel_builder_resource(b, "v");
   op(b, "keel::VariableAssign", v, x);
-  keel_builder_output(b, "y", op(b, "Relu", x, KEEL_ABSENT));
-  keel_plan *plan = plan_of(b, NULL);
+  keel_plan *plan = plan_giving(b, op(b, "Relu", x, KEEL_ABSENT), NULL);
   assert_null(plan->versions);
   keel_plan_release(plan);
 }
 
 /* The shape of x, which the program declares as 2 x 3, and x by a matrix of 3 x 1. */
 static keel_program *declared(void) {
-  keel_program *program = NULL;
-  keel_tensor *ones = NULL;
   const float three[] = {1, 1, 1};
-  keel_tensor_create(context, KD_F32, 2, (int64_t[]){3, 1}, three, &ones);
   keel_builder *b = create_builder(context, "declared");
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, (int64_t[]){2, 3});
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(2, 3));
   keel_builder_output(b, "shape", op(b, "Shape", x, KEEL_ABSENT));
-  keel_builder_output(b, "sums",
-                      op(b, "MatMul", x, keel_builder_constant(b, ones)));
-  keel_tensor_release(ones);
-  expect_ok(keel_builder_finish(b, &program));
-  keel_builder_destroy(b);
-  return program;
+  keel_value ones = add_constant(b, KD_F32, DIMS(3, 1), three);
+  keel_builder_output(b, "sums", op(b, "MatMul", x, ones));
+  return finish_program(b);
 }
 
 static keel_status run_declared(keel_plan *plan, kd_dtype dtype, int64_t n,
                                 int64_t m) {
   int64_t got[2] = {0, 0};
   keel_tensor *x = NULL, *out[2];
-  keel_tensor_create(context, dtype, 2, (int64_t[]){n, m}, NULL, &x);
+  keel_tensor_create(context, dtype, DIMS(n, m), NULL, &x);
   keel_status status = keel_plan_run(plan, &x, 1, out, 2);
   keel_tensor_release(x);
   if (status != KD_OK) return status;
@@ -307,22 +282,18 @@ TEST_THAT(another_shape_than_declared_is_planned_apart) {
 /* x + Relu(large), of which the first rows are taken, on a device of its own memory. */
 TEST_THAT(constants_are_brought_to_a_device_once) {
   enum { LARGE = 1 << 18 }; /* floats: a MiB */
-  keel_device *queue = NULL;
   static float zeros[LARGE];
-  const int64_t open = -1;
-  expect_ok(keel_device_find(context, "queue:0", &queue));
+  keel_device *queue = find_device(context, "queue:0");
   keel_builder *b = create_builder(context, "device");
-  keel_value x = keel_builder_input(b, "x", KD_F32, 1, &open);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(-1));
   keel_value twice = op(b, "Relu", op(b, "Add", x, x), KEEL_ABSENT);
   keel_builder_output(b, "y", twice);
-  keel_value large = keel_builder_input(b, "z", KD_F32, 1, (int64_t[]){LARGE});
-  keel_tensor *constant = floats(context, LARGE, zeros);
-  keel_builder_output(b, "sum",
-                      op(b, "Add", large, keel_builder_constant(b, constant)));
-  keel_tensor_release(constant);
-  keel_plan *plan = plan_of(b, PLAN_PARAMS(.device = queue));
-  keel_tensor *z = floats(context, LARGE, zeros), *there = NULL;
-  expect_ok(keel_tensor_to(z, queue, &there));
+  keel_value large = keel_builder_input(b, "z", KD_F32, DIMS(LARGE));
+  keel_builder_output(
+      b, "sum",
+      op(b, "Add", large, constant_of(b, floats(context, LARGE, zeros))));
+  keel_plan *plan = finish_plan(b, PLAN_PARAMS(.device = queue));
+  keel_tensor *z = floats(context, LARGE, zeros), *there = tensor_on(z, queue);
   uint64_t first = 0;
   for (int64_t n = 1; n <= 6; n++)
     for (int i = 0; i < 4; i++) {
@@ -348,35 +319,32 @@ enum { WIDE = 512, STATE = 128 };
 static keel_value weight_of(keel_builder *b, kd_dtype dtype, uint32_t rank,
                             const int64_t *dims) {
   static const float zeros[WIDE * WIDE];
-  return constant_of(b, create_tensor(context, dtype, rank, dims, zeros));
+  return add_constant(b, dtype, rank, dims, zeros);
 }
 
 static keel_value product_of(keel_builder *b, keel_value x) {
-  return op(b, "MatMul", x, weight_of(b, KD_F32, 2, (int64_t[]){WIDE, WIDE}));
+  return op(b, "MatMul", x, weight_of(b, KD_F32, DIMS(WIDE, WIDE)));
 }
 
 static keel_value product_of_bytes(keel_builder *b, keel_value x) {
   keel_attr to = KEEL_INT("to", 2); /* u8 */
   x = keel_builder_op(b, "Cast", &to, 1, &x, 1);
-  return op(b, "MatMulInteger", x,
-            weight_of(b, KD_U8, 2, (int64_t[]){WIDE, WIDE}));
+  return op(b, "MatMulInteger", x, weight_of(b, KD_U8, DIMS(WIDE, WIDE)));
 }
 
 static keel_value states_of(keel_builder *b, keel_value x) {
   keel_attr hidden = KEEL_INT("hidden_size", STATE);
   const int64_t steps[] = {-1, 1, WIDE};
-  keel_tensor *dims = integers(3, steps);
-  x = op(b, "Reshape", x, constant_of(b, dims));
-  keel_value in[] = {x,
-                     weight_of(b, KD_F32, 3, (int64_t[]){1, 4 * STATE, WIDE}),
-                     weight_of(b, KD_F32, 3, (int64_t[]){1, 4 * STATE, STATE})};
+  x = op(b, "Reshape", x, constant_of(b, integers(3, steps)));
+  keel_value in[] = {x, weight_of(b, KD_F32, DIMS(1, 4 * STATE, WIDE)),
+                     weight_of(b, KD_F32, DIMS(1, 4 * STATE, STATE))};
   return keel_builder_op(b, "LSTM", &hidden, 1, in, 3);
 }
 
 static void run_rows(keel_plan *plan, int64_t rows) {
   static const float zeros[40 * WIDE];
-  keel_tensor *y = NULL, *x = create_tensor(context, KD_F32, 2,
-                                            (int64_t[]){rows, WIDE}, zeros);
+  keel_tensor *y = NULL,
+              *x = create_tensor(context, KD_F32, DIMS(rows, WIDE), zeros);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   RELEASE(x, y);
 }
@@ -393,9 +361,8 @@ TEST_THAT(versions_share_packed_weights) {
       product_of, product_of_bytes, states_of};
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
     keel_builder *b = create_builder(context, "weights");
-    keel_value x = keel_builder_input(b, "x", KD_F32, 2, (int64_t[]){-1, WIDE});
-    keel_builder_output(b, "y", ops[i](b, x));
-    keel_plan *plan = plan_of(b, NULL);
+    keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(-1, WIDE));
+    keel_plan *plan = plan_giving(b, ops[i](b, x), NULL);
     for (int64_t rows = 30; rows <= 40; rows++)
       for (int run = 0; run < 3; run++)
         run_rows(plan, rows);
@@ -425,12 +392,11 @@ TEST_THAT(forms_of_one_constant_stay_apart) {
     ones[i] = 1;
   keel_builder *b = create_builder(context, "forms");
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, open);
-  keel_value in[] = {
-      x, constant_of(b, create_tensor(context, KD_F32, 2, square, numbers))};
+  keel_value in[] = {x, add_constant(b, KD_F32, 2, square, numbers)};
   keel_attr turned = KEEL_INT("transB", 1);
   keel_builder_output(b, "y", keel_builder_op(b, "MatMul", NULL, 0, in, 2));
   keel_builder_output(b, "z", keel_builder_op(b, "Gemm", &turned, 1, in, 2));
-  keel_plan *plan = plan_of(b, NULL);
+  keel_plan *plan = finish_plan(b, NULL);
   for (int64_t run = 0; run < 6; run++) {
     const int64_t rows[] = {1 + run % 2, WIDE};
     keel_tensor *out[2], *feed = create_tensor(context, KD_F32, 2, rows, ones);

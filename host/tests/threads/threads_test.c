@@ -69,8 +69,7 @@ static keel_context *open_counting(int32_t workers) {
                                       .workers = workers,
                                       .entries = entries,
                                       .entry_count = 1};
-  keel_context *context = NULL;
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   return context;
 }
 
@@ -90,8 +89,8 @@ static keel_tensor *computed(const caller *c, keel_tensor *x) {
   const int64_t one = 1;
   keel_builder *builder = create_builder(c->context, "one");
   keel_value in = keel_builder_input(builder, "x", KD_F32, 1, &one);
-  keel_builder_output(builder, "y", op(builder, "Relu", in, KEEL_ABSENT));
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan =
+      plan_giving(builder, op(builder, "Relu", in, KEEL_ABSENT), NULL);
   const keel_run_params params = {.struct_size = sizeof params};
   for (int i = 0; i < 4; i++) { /* the later ones are static runs */
     keel_tensor_release(y);

@@ -104,7 +104,7 @@ static inline given *make(atomic_int *deleted, int32_t rank,
 }
 
 static inline given *make_pairs(atomic_int *deleted) {
-  return make(deleted, 2, (const int64_t[]){2, 2});
+  return make(deleted, DIMS(2, 2));
 }
 
 static inline keel_tensor *take(given *self, uint32_t flags) {

@@ -2,8 +2,14 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "testing.h"
+#include "files.h"
+#include "one_context.h"
 #include "values/type.h"
+
+SETUP(open_none) {
+  context = open_with(NULL, NULL, 1);
+  return 0;
+}
 
 TEST_THAT(equal_types_are_one_object) {
   const int64_t dims[] = {2, 3}, others[] = {3, 2};
@@ -35,7 +41,6 @@ TEST_THAT(types_stay_one_object_while_their_table_grows) {
   static const keel_type *met[THREADS][MANY_TYPES];
   pthread_t threads[THREADS];
   keel_stats before, after;
-  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
   keel_get_stats(context, &before);
   for (int i = 0; i < THREADS; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, meet_types, met[i]), 0);
@@ -52,7 +57,6 @@ TEST_THAT(types_stay_one_object_while_their_table_grows) {
   keel_get_stats(context, &after);
   assert_true(after.type_bytes >= before.type_bytes + 64 * MANY_TYPES);
   assert_true(after.type_bytes <= before.type_bytes + 160 * MANY_TYPES);
-  keel_close(context);
 }
 
 TEST_THAT(types_that_no_tensor_can_have_are_refused) {
@@ -73,14 +77,13 @@ TEST_THAT(types_that_no_tensor_can_have_are_refused) {
 TEST_THAT(data_goes_in_and_comes_out) {
   const float data[] = {1, 2, 3};
   float small[2];
-  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
   keel_tensor *tensor = floats(context, 3, data);
   char text[32];
   expect_floats(tensor, data, 3);
   assert_string_equal(keel_tensor_text(tensor, text, sizeof text), "f32[3]");
   assert_int_equal(keel_tensor_read(tensor, small, sizeof small),
                    KD_INVALID_ARGUMENT);
-  RELEASE(tensor, context);
+  keel_tensor_release(tensor);
 }
 
 static void count_call(void *context) {
@@ -89,11 +92,9 @@ static void count_call(void *context) {
 
 TEST_THAT(wrapped_memory_is_given_back_once) {
   static const float data[] = {1, 2};
-  const int64_t two = 2;
   int calls = 0;
-  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
   keel_tensor *tensor = NULL;
-  expect_ok(keel_tensor_wrap(context, KD_F32, 1, &two, data, count_call, &calls,
+  expect_ok(keel_tensor_wrap(context, KD_F32, DIMS(2), data, count_call, &calls,
                              &tensor));
   assert_ptr_equal(keel_tensor_data(tensor), data);
   keel_tensor_retain(tensor);
@@ -101,28 +102,24 @@ TEST_THAT(wrapped_memory_is_given_back_once) {
   assert_int_equal(calls, 0);
   keel_tensor_release(tensor);
   assert_int_equal(calls, 1);
-  keel_close(context);
 }
 
 TEST_THAT(a_promise_is_pending_until_it_is_kept) {
   const float data[] = {5};
-  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
   keel_tensor *promise = NULL, *value = floats(context, 1, data);
   expect_ok(keel_tensor_promise(context, &promise));
   assert_int_equal(keel_tensor_query(promise), KD_BUSY);
   expect_ok(keel_tensor_fulfil(promise, value));
   expect_floats(promise, data, 1);
   assert_int_equal(keel_tensor_fulfil(promise, value), KD_FAILED_PRECONDITION);
-  RELEASE(promise, value, context);
+  RELEASE(promise, value);
 }
 
 TEST_THAT(a_broken_promise_says_why) {
-  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
-  keel_tensor *promise = NULL;
-  expect_ok(keel_tensor_promise(context, &promise));
+  keel_tensor *promise = create_promise(context);
   expect_ok(keel_tensor_fail(promise, KD_DATA_LOSS, "the sensor is off"));
   expect_fails(keel_tensor_wait(promise), KD_DATA_LOSS, "the sensor is off");
-  RELEASE(promise, context);
+  keel_tensor_release(promise);
 }
 
 static void *keep_promise(void *argument) {
@@ -151,7 +148,6 @@ TEST_THAT(a_function_is_called_when_a_value_is_there) {
   const float data[] = {11};
   pthread_t thread;
   told first = {0}, second = {0}, late = {0};
-  keel_context *context = open_with(NULL, NULL, 1);
   keel_tensor *pair[2] = {NULL, floats(context, 1, data)};
   expect_ok(keel_tensor_promise(context, &pair[0]));
   expect_ok(keel_tensor_on_done(pair[0], note_done, &first));
@@ -167,14 +163,11 @@ TEST_THAT(a_function_is_called_when_a_value_is_there) {
     assert_float_equal(all[i]->value, 11, 0);
   }
   release_all(pair, 2);
-  keel_close(context);
 }
 
 TEST_THAT(a_function_is_called_when_a_value_fails) {
   told first = {0}, late = {0};
-  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
-  keel_tensor *promise = NULL;
-  expect_ok(keel_tensor_promise(context, &promise));
+  keel_tensor *promise = create_promise(context);
   expect_ok(keel_tensor_on_done(promise, note_done, &first));
   expect_ok(keel_tensor_fail(promise, KD_DATA_LOSS, "the sensor is off"));
   expect_ok(keel_tensor_on_done(promise, note_done, &late));
@@ -183,13 +176,12 @@ TEST_THAT(a_function_is_called_when_a_value_fails) {
   assert_int_equal(late.status, KD_DATA_LOSS);
   assert_string_equal(first.text, "the sensor is off");
   assert_string_equal(late.text, "the sensor is off");
-  RELEASE(promise, context);
+  keel_tensor_release(promise);
 }
 
 TEST_THAT(waiting_sees_what_another_thread_gives) {
   const float data[] = {7};
   pthread_t thread;
-  keel_context *context = open_with(NULL, NULL, 1);
   keel_tensor *pair[2] = {NULL, floats(context, 1, data)};
   expect_ok(keel_tensor_promise(context, &pair[0]));
   pthread_create(&thread, NULL, keep_promise, pair);
@@ -197,12 +189,10 @@ TEST_THAT(waiting_sees_what_another_thread_gives) {
   expect_floats(pair[0], data, 1);
   pthread_join(thread, NULL);
   release_all(pair, 2);
-  keel_close(context);
 }
 
 TEST_THAT(sequences_hold_their_items) {
   const float data[] = {1};
-  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
   keel_tensor *item = floats(context, 1, data), *sequence = NULL, *out = NULL;
   keel_tensor *items[] = {item, item};
   expect_ok(keel_sequence_create(context, items, 2, &sequence));
@@ -212,17 +202,15 @@ TEST_THAT(sequences_hold_their_items) {
   expect_floats(out, data, 1);
   keel_tensor_release(out);
   assert_int_equal(keel_sequence_at(sequence, 2, &out), KD_OUT_OF_RANGE);
-  RELEASE(sequence, context);
+  keel_tensor_release(sequence);
 }
 
 TEST_THAT(a_numpy_file_comes_back_as_it_was) {
   const float data[] = {1, -2, 3, 4, 5, 6};
-  const int64_t dims[] = {2, 3};
   char path[] = "/tmp/keel-values-XXXXXX";
-  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
   keel_tensor *in = NULL;
-  close(mkstemp(path));
-  keel_tensor *out = create_tensor(context, KD_F32, 2, dims, data);
+  make_file(path);
+  keel_tensor *out = create_tensor(context, KD_F32, DIMS(2, 3), data);
   expect_ok(keel_value_save(out, path));
   expect_ok(keel_value_load(context, path, KEEL_FILE_TENSOR, &in));
   assert_int_equal(keel_tensor_rank(in), 2);
@@ -232,25 +220,24 @@ TEST_THAT(a_numpy_file_comes_back_as_it_was) {
   expect_fails(keel_value_load(context, path, KEEL_FILE_TENSOR, &in),
                KD_DATA_LOSS, "truncated");
   unlink(path);
-  RELEASE(out, context);
+  keel_tensor_release(out);
 }
 
 TEST_THAT(memory_stays_under_its_limit) {
   const int64_t large = 1 << 22;
-  keel_context *context = NULL;
   keel_tensor *tensor = NULL;
   keel_context_params params = {.struct_size = sizeof params,
                                 .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
                                 .memory_limit = 1 << 20};
-  expect_ok(keel_open(&params, &context));
-  expect_fails(keel_tensor_create(context, KD_F32, 1, &large, NULL, &tensor),
+  keel_context *own = open_params(&params);
+  expect_fails(keel_tensor_create(own, KD_F32, 1, &large, NULL, &tensor),
                KD_OUT_OF_MEMORY, "limit");
-  keel_close(context);
+  keel_close(own);
 }
 
 /* A .npy file of one header's words and these bytes. */
-static keel_tensor *load_npy(keel_context *context, const char *descr,
-                             const char *shape, const void *data, size_t size) {
+static keel_tensor *load_npy(const char *descr, const char *shape,
+                             const void *data, size_t size) {
   const char begin[] = "\x93NUMPY\x01\x00\x76"; /* and 0: its length, 118 */
   char path[] = "/tmp/keel-values-XXXXXX", header[119];
   keel_tensor *read = NULL;
@@ -282,15 +269,13 @@ TEST_THAT(numpy_files_of_either_byte_order_are_read) {
       {">c8", "\1\2\3\4\5\6\7\10", 8, "\4\3\2\1\10\7\6\5"},
       {"|i1", "\7", 1, "\7"},
   };
-  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     keel_tensor *read =
-        load_npy(context, cases[i].descr, "1,", cases[i].data, cases[i].size);
+        load_npy(cases[i].descr, "1,", cases[i].data, cases[i].size);
     assert_int_equal(keel_tensor_size(read), cases[i].size);
     assert_memory_equal(keel_tensor_data(read), cases[i].want, cases[i].size);
     keel_tensor_release(read);
   }
-  keel_close(context);
 }
 
-RUN_TESTS(NULL, NULL)
+RUN_TESTS(open_none, close_context)

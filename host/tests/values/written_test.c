@@ -4,10 +4,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static keel_device *device;
 static toy_state *toy;
 static const float two[2] = {1, -2};
@@ -21,17 +20,14 @@ static void begin(const char *name, const char *plugin, int workers) {
 
 static keel_tensor *there(const float *values, uint32_t rank) {
   keel_tensor *here = create_tensor(context, KD_F32, rank, dims, values);
-  keel_tensor *moved = NULL;
-  expect_ok(keel_tensor_to(here, device, &moved));
+  keel_tensor *moved = tensor_on(here, device);
   keel_tensor_release(here);
   return moved;
 }
 
 static keel_tensor *product(keel_tensor *x, keel_tensor *factor) {
   keel_tensor *in[] = {x, factor}, *out = NULL;
-  expect_ok(keel_device_push(device));
-  expect_ok(keel_call(context, "Mul", NULL, 0, in, 2, &out, 1));
-  keel_device_pop();
+  out = call_op_on(device, context, "Mul", in, 2);
   return out;
 }
 
