@@ -231,6 +231,16 @@ kd_status cpu_read_activation(const kd_node *node, cpu_activation *out);
 /* Which set of loops this processor takes: 0 plain, 1 AVX2, 2 AVX-512. */
 int cpu_isa(void);
 
+/* The one that it takes of the sets of a file that is compiled for each of them. */
+#if defined(__x86_64__)
+#define CPU_SET(name)                \
+  (cpu_isa() == 2   ? &name##_avx512 \
+   : cpu_isa() == 1 ? &name##_avx2   \
+                    : &name##_base)
+#else
+#define CPU_SET(name) (&name##_base)
+#endif
+
 /* Room for weights that are read again and again, at a line of the cache, in huge pages where
  * the system has them. free() lets go of it. NULL: no memory. */
 void *cpu_weights_alloc(size_t bytes);

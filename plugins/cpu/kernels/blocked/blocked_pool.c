@@ -16,17 +16,6 @@ struct kd_kernel {
   cpu_pool_span *spans; /* of rows, then of columns */
 };
 
-static cpu_pool_blocks_fn loop_get(void) {
-  static const cpu_pool_blocks_fn *const sets[] = {
-    &cpu_pool_blocks_base,
-#if defined(__x86_64__)
-    &cpu_pool_blocks_avx2,
-    &cpu_pool_blocks_avx512,
-#endif
-  };
-  return *sets[cpu_isa()];
-}
-
 /* Taps of a window at `at` that lie below `end`. */
 static int64_t taps_below(int64_t at, int64_t end, int64_t dilation,
                           int64_t kernel) {
@@ -138,8 +127,9 @@ static void blocked_pool_run_rows(void *context, int64_t begin, int64_t end) {
   }
   for (int64_t i = begin; i < end; i++) {
     int64_t plane = i / p->out[0];
-    loop_get()(p, work->x + plane * p->in[0] * p->in[1] * b, i % p->out[0],
-               room, work->y + plane * p->out[0] * p->out[1] * b);
+    (*CPU_SET(cpu_pool_blocks))(p, work->x + plane * p->in[0] * p->in[1] * b,
+                                i % p->out[0], room,
+                                work->y + plane * p->out[0] * p->out[1] * b);
   }
   free(room);
 }

@@ -24,14 +24,7 @@ static const cpu_int8_loops *chosen;
 
 void cpu_int8_choose(void) {
   static cpu_int8_loops tiles;
-  static const cpu_int8_loops *const sets[] = {
-    &cpu_int8_base,
-#if defined(__x86_64__)
-    &cpu_int8_avx2,
-    &cpu_int8_avx512,
-#endif
-  };
-  chosen = sets[cpu_isa()];
+  chosen = CPU_SET(cpu_int8);
 #if defined(KEEL_WITH_VNNI)
   cpu_bytes_isa bytes = cpu_bytes();
   if (bytes >= CPU_BYTES_VNNI)

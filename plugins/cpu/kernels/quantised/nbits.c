@@ -51,18 +51,11 @@ typedef struct nbits_work {
 } nbits_work;
 
 static const cpu_nbits_loops *loops_get(void) {
-  static const cpu_nbits_loops *const sets[] = {
-    &cpu_nbits_base,
-#if defined(__x86_64__)
-    &cpu_nbits_avx2,
-    &cpu_nbits_avx512,
-#endif
-  };
 #if defined(KEEL_WITH_VNNI)
   if (cpu_bytes() >= CPU_BYTES_VNNI)
     return cpu_isa() == 2 ? &cpu_nbits_vnni : &cpu_nbits_avxvnni;
 #endif
-  return sets[cpu_isa()];
+  return CPU_SET(cpu_nbits);
 }
 
 /* ---- the kernel --------------------------------------------------------------------------- */

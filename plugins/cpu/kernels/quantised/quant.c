@@ -5,14 +5,7 @@
 #include "quant_loops.h"
 
 const cpu_quant_loops *cpu_quant_get(void) {
-  static const cpu_quant_loops *const sets[] = {
-    &cpu_quant_base,
-#if defined(__x86_64__)
-    &cpu_quant_avx2,
-    &cpu_quant_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
+  return CPU_SET(cpu_quant);
 }
 
 /* Element `at` of integers: value, rounded, moved by zero, saturated. */

@@ -183,14 +183,7 @@ static int64_t length_of(const recurrence *n, int64_t item) {
 /* ---- weights by blocks ----------------------------------------------------------- */
 
 static const cpu_cells *cells_get(kd_dtype dtype) {
-  static const cpu_cells *const sets[] = {
-    cpu_cells_base,
-#if defined(__x86_64__)
-    cpu_cells_avx2,
-    cpu_cells_avx512,
-#endif
-  };
-  return sets[cpu_isa()] + (dtype == KD_F64);
+  return *CPU_SET(cpu_cells) + (dtype == KD_F64);
 }
 
 typedef struct pack_work {
