@@ -13,8 +13,9 @@ enum {
 
 /* Slots of a kernel definition beside `enqueue`. Kernels that keep something are created and
  * destroyed; those that pack constants say which they have taken. */
-#define CPU_CREATE(kind)                                                   \
-  kd_status cpu_create_##kind(kd_device *device, const kd_kernel_def *def, \
+#define CPU_CREATE(kind)                                           \
+  kd_status cpu_create_##kind(CPU_UNUSED kd_device *device,        \
+                              CPU_UNUSED const kd_kernel_def *def, \
                               const kd_node *node, kd_kernel **out_kernel)
 #define CPU_KEEPS(kind) \
   CPU_CREATE(kind);     \
@@ -22,10 +23,12 @@ enum {
 #define CPU_PACKS(kind) \
   CPU_KEEPS(kind);      \
   uint64_t cpu_taken_##kind(kd_kernel *kernel)
-#define CPU_SUPPORTS(kind) \
-  kd_status cpu_supports_##kind(kd_device *device, const kd_node *node)
-#define CPU_WORKSPACE(kind) \
-  uint64_t cpu_##kind##_workspace(kd_kernel *kernel, const kd_launch *launch)
+#define CPU_SUPPORTS(kind)                                    \
+  kd_status cpu_supports_##kind(CPU_UNUSED kd_device *device, \
+                                const kd_node *node)
+#define CPU_WORKSPACE(kind)                                   \
+  uint64_t cpu_##kind##_workspace(CPU_UNUSED kd_kernel *self, \
+                                  CPU_UNUSED const kd_launch *launch)
 
 /* ---- elementwise, by elementwise.def or by themselves ---- */
 

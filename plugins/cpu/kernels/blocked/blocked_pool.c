@@ -57,21 +57,17 @@ static bool sees_image(const window *w) {
   return true;
 }
 
-kd_status cpu_supports_pool_blocks(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(pool_blocks) {
   window w;
   int64_t planes;
-  (void)device;
   return blocked_pool_read_node(node, &w, &planes) && sees_image(&w)
              ? KD_OK
              : KD_UNIMPLEMENTED;
 }
 
-kd_status cpu_create_pool_blocks(kd_device *device, const kd_kernel_def *def,
-                                 const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(pool_blocks) {
   kd_kernel *kernel = calloc(1, sizeof *kernel);
   window w;
-  (void)device;
-  (void)def;
   if (!kernel || !blocked_pool_read_node(node, &w, &kernel->planes)) {
     free(kernel);
     return FAIL(KD_OUT_OF_MEMORY, "no memory for a pooling");

@@ -163,9 +163,8 @@ double cpu_winograd_products(const cpu_conv_node *node) {
              : INFINITY;
 }
 
-kd_status cpu_supports_winograd(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(winograd) {
   kd_kernel kernel = {0};
-  (void)device;
   return loops() && cpu_wants_winograd() && winograd_read_node(node, &kernel) &&
                  pays(&kernel) && cpu_is_constant(node, 1)
              ? KD_OK
@@ -246,12 +245,9 @@ void cpu_destroy_winograd(kd_kernel *kernel) {
   free(kernel);
 }
 
-kd_status cpu_create_winograd(kd_device *device, const kd_kernel_def *def,
-                              const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(winograd) {
   static const cpu_conv_kind kind = {sizeof(kd_kernel), winograd_read_node,
                                      winograd_make, cpu_destroy_winograd};
-  (void)device;
-  (void)def;
   return cpu_make_conv(&kind, node, out_kernel);
 }
 
@@ -279,10 +275,8 @@ static int64_t bias_elements(const kd_kernel *kernel) {
   return kernel->outs == kernel->node.outs ? 0 : (kernel->outs + 15) / 16 * 16;
 }
 
-uint64_t cpu_winograd_workspace(kd_kernel *kernel, const kd_launch *launch) {
-  (void)launch;
-  return (uint64_t)(bias_elements(kernel) +
-                    kernel->parts * part_elements(kernel)) *
+CPU_WORKSPACE(winograd) {
+  return (uint64_t)(bias_elements(self) + self->parts * part_elements(self)) *
          sizeof(float);
 }
 

@@ -111,9 +111,8 @@ static bool depthwise_read_window(const kd_node *node, const kd_tensor *x,
   return window_read(cpu_host, node, &in, &made, kernel, 0, w);
 }
 
-kd_status cpu_supports_depthwise(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(depthwise) {
   kd_type x, w;
-  (void)device;
   if (cpu_host->node->input_type(node, 0, &x) != KD_OK ||
       cpu_host->node->input_type(node, 1, &w) != KD_OK)
     return FAIL(KD_UNIMPLEMENTED, "types must be known");

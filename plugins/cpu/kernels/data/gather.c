@@ -300,9 +300,8 @@ static const struct {
 };
 
 /* Complex numbers are only moved. */
-kd_status cpu_supports_scatter(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(scatter) {
   kd_type type;
-  (void)device;
   kd_status status = cpu_host->node->input_type(node, 0, &type);
   const char *name = cpu_host->node->attr_string(node, "reduction", "none");
   if (status == KD_OK && strcmp(name, "none") != 0 &&

@@ -155,8 +155,7 @@ static void matmul_float(kd_dtype dtype, const operand *a, const operand *b,
       matmul_one(&work, i, false);
 }
 
-uint64_t cpu_matmul_workspace(kd_kernel *self, const kd_launch *launch) {
-  (void)self;
+CPU_WORKSPACE(matmul) {
   kd_dtype dtype = launch->inputs[0].dtype;
   if (dtype != KD_F16 && dtype != KD_BF16) return 0;
   return 4 * (uint64_t)(kd_elements(&launch->inputs[0]) +

@@ -584,8 +584,7 @@ static void int8_conv_make(const kd_node *node, const roles *at, int64_t group,
   free(zeros);
 }
 
-kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
-                               const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(int8_conv) {
   const kd_node_table *read = cpu_host->node;
   const roles *at = read->op(node)[0] == 'Q' ? &qlinear : &integer;
   int64_t group = read->attr_int(node, "group", 1);
@@ -595,8 +594,6 @@ kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
       "int8 convolution",
       {cpu_constant_id(node, at->zero_w), at == &qlinear,
        read->input_type(node, at->zero_w, &zero) == KD_OK, group}};
-  (void)device;
-  (void)def;
   *out_kernel = cpu_shared_kernel(&key);
   if (*out_kernel) return KD_OK;
   kd_kernel *kernel = calloc(1, sizeof *kernel);

@@ -304,8 +304,7 @@ static void int8_matmul_make(const kd_node *node, const roles *at,
   free(zeros);
 }
 
-kd_status cpu_create_int8_matmul(kd_device *device, const kd_kernel_def *def,
-                                 const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(int8_matmul) {
   const roles *at = roles_of(node);
   kd_type zero;
   cpu_share_key key = {
@@ -313,8 +312,6 @@ kd_status cpu_create_int8_matmul(kd_device *device, const kd_kernel_def *def,
       "int8 product",
       {cpu_constant_id(node, at->zero_b), at->b,
        cpu_host->node->input_type(node, at->zero_b, &zero) == KD_OK}};
-  (void)device;
-  (void)def;
   *out_kernel = cpu_shared_kernel(&key);
   if (*out_kernel) return KD_OK;
   kd_kernel *kernel = calloc(1, sizeof *kernel);

@@ -138,8 +138,7 @@ static void nbits_free(kd_kernel *kernel) {
   free(kernel);
 }
 
-kd_status cpu_create_nbits(kd_device *device, const kd_kernel_def *def,
-                           const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(nbits) {
   const kd_node_table *read = cpu_host->node;
   cpu_share_key key = {
       cpu_constant_id(node, B),
@@ -148,8 +147,6 @@ kd_status cpu_create_nbits(kd_device *device, const kd_kernel_def *def,
        read->attr_int(node, "block_size", 32),
        read->attr_int(node, "accuracy_level", 0),
        read->attr_int(node, "bits", 4)}};
-  (void)device;
-  (void)def;
   *out_kernel = cpu_shared_kernel(&key);
   if (*out_kernel) return KD_OK;
   kd_kernel *kernel = calloc(1, sizeof *kernel);
@@ -242,7 +239,7 @@ static void read_shapes(const kd_launch *launch, const kd_kernel *self,
   work->by_lines = work->bytes || work->m <= FEW;
 }
 
-uint64_t cpu_nbits_workspace(kd_kernel *self, const kd_launch *launch) {
+CPU_WORKSPACE(nbits) {
   nbits_work work = {.loops = NULL};
   scratch counted = {NULL, 0};
   rooms rooms;

@@ -303,13 +303,11 @@ static void recurrent_make(const kd_node *node, int64_t gates,
   if (!pack_inputs(kernel, &w)) kernel->w = recurrent_turn(&w, dtype);
 }
 
-kd_status cpu_create_recurrent(kd_device *device, const kd_kernel_def *def,
-                               const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(recurrent) {
   int64_t kind = (int64_t)(uintptr_t)def->data;
   int64_t gates = kind == CPU_LSTM ? 4 : kind == CPU_GRU ? 3 : 1;
   cpu_share_key key = {
       cpu_constant_id(node, 1), "recurrent", {cpu_constant_id(node, 2), gates}};
-  (void)device;
   *out_kernel = cpu_shared_kernel(&key);
   if (*out_kernel) return KD_OK;
   kd_kernel *kernel = calloc(1, sizeof *kernel);
@@ -472,9 +470,8 @@ static room room_of(const recurrence *n) {
   return r;
 }
 
-uint64_t cpu_recurrent_workspace(kd_kernel *self, const kd_launch *launch) {
+CPU_WORKSPACE(recurrent) {
   recurrence n = {0};
-  (void)self;
   read_shape(&n, launch);
   return n.directions > 0 ? (uint64_t)n.directions * room_of(&n).all : 0;
 }
