@@ -59,6 +59,14 @@ static inline int64_t product(const int64_t *dims, uint32_t from, uint32_t to) {
   return result;
 }
 
+static inline int64_t cpu_least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+/* To a multiple of `step`. */
+static inline int64_t cpu_up(int64_t n, int64_t step) {
+  return (n + step - 1) / step * step;
+}
+
 /* Integer i of an i32 or i64 tensor. */
 static inline int64_t int_at(const kd_tensor *tensor, int64_t i) {
   return tensor->dtype == KD_I64 ? ((const int64_t *)tensor->data)[i]

@@ -9,10 +9,6 @@
 #include "kernels.h"
 #include "shared.h"
 
-static int64_t int8_matmul_least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 /* ---- shapes of a batched product ------------------------------------------------------ */
 
 /* Where MatMulInteger and QLinearMatMul have their inputs; 0: has none. */
@@ -92,7 +88,7 @@ static void give_bytes(const void *context, int64_t row, int64_t column,
   bool by_column = work->count_b > 1;
   for (int64_t from = 0; from < n; from += SCALES) {
     float made[SCALES];
-    int64_t count = int8_matmul_least(n - from, SCALES);
+    int64_t count = cpu_least(n - from, SCALES);
     const float *scales = work->scales + (by_column ? column + from : 0);
     if (work->count_a > 1) {
       for (int64_t i = 0; i < (by_column ? count : 1); i++)
