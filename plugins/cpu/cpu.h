@@ -67,6 +67,21 @@ static inline int64_t cpu_up(int64_t n, int64_t step) {
   return (n + step - 1) / step * step;
 }
 
+/* Cases of a switch by the size of an element: loop(T) for an integer T of each. */
+#define CPU_SIZES(loop) \
+  case 1:               \
+    loop(uint8_t);      \
+    break;              \
+  case 2:               \
+    loop(uint16_t);     \
+    break;              \
+  case 4:               \
+    loop(uint32_t);     \
+    break;              \
+  case 8:               \
+    loop(uint64_t);     \
+    break;
+
 /* Integer i of an i32 or i64 tensor. */
 static inline int64_t int_at(const kd_tensor *tensor, int64_t i) {
   return tensor->dtype == KD_I64 ? ((const int64_t *)tensor->data)[i]

@@ -454,17 +454,9 @@ typedef struct work {
 static void chain_choose(size_t size, const void *const *from,
                          const int64_t *by, void *to, int64_t n) {
   switch (size) {
-    case 1:
-      CHOOSE(uint8_t);
-      break;
-    case 2:
-      CHOOSE(uint16_t);
-      break;
-    case 4:
-      CHOOSE(uint32_t);
-      break;
+    CPU_SIZES(CHOOSE)
     default:
-      CHOOSE(uint64_t);
+      break;
   }
 }
 
