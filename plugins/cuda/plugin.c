@@ -392,35 +392,10 @@ static const void *cuda_extension(kd_instance *instance, const char *name) {
 }
 
 static const kd_plugin plugin = {
-    .struct_size = sizeof(kd_plugin),
-    .abi_version = KD_ABI_VERSION,
-    .opset = KD_OPSET,
-    .name = "cuda",
-    .vendor = "Keel",
-    .version = "0.1.0",
-    .open = cuda_plugin_open,
-    .close = cuda_plugin_close,
-    .device_count = cuda_device_count,
-    .device_info = cuda_device_info,
-    .space = cuda_space,
-    .property = cuda_property,
-    .device_open = cuda_device_open,
-    .device_close = cuda_device_close,
-    .run_begin = fam_run_begin,
+    FAM_PLUGIN(cuda, cuda),
     .device_status = cuda_lost,
-    .extension = cuda_extension,
-    .memory = &cuda_memory,
-    .regions = &fam_regions,
-    .kernels = fam_kernels,
-    .kernel_count = FAM_ROW_COUNT,
-    .streams = &cuda_streams,
-    .events = &fam_events,
-    .capture = &fam_captures,
-    .profile = &cuda_profile,
     .peer = &cuda_peer,
     .collectives = &cuda_collectives,
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)

@@ -87,12 +87,6 @@ kd_status cuda_enter(kd_device *d) {
 
 void cuda_leave(void) {}
 
-/* The families' part of a plugin, which asks for its device. */
-const fam_driver *fam_driver_of(const kd_device *device) {
-  (void)device;
-  return NULL;
-}
-
 /* ---- sources --------------------------------------------------------------------------- */
 
 static bool take(void *context, const char *source) {
