@@ -101,6 +101,13 @@ kd_status cuda_enter(kd_device *device);
 /* The same for what frees something, which a lost device does, too. */
 bool cuda_enter_anyhow(kd_device *device);
 void cuda_leave(void);
+/* Leaves it, and says what a call there has returned. */
+kd_status cuda_left(kd_device *device, cu_result code, const char *call);
+#define CU_ENTER(device)                          \
+  do {                                            \
+    kd_status cu_entered_ = cuda_enter(device);   \
+    if (cu_entered_ != KD_OK) return cu_entered_; \
+  } while (0)
 
 /* ---- streams ------------------------------------------------------------------------- */
 

@@ -121,6 +121,11 @@ void cuda_leave(void) {
   cu.CtxPopCurrent(&context);
 }
 
+kd_status cuda_left(kd_device *d, cu_result code, const char *call) {
+  cuda_leave();
+  return code == CU_OK ? KD_OK : cuda_failed(d, code, call);
+}
+
 /* ---- finding devices ----------------------------------------------------------------- */
 
 static int attribute(cu_device id, int what) {
@@ -295,17 +300,13 @@ static void find_pool(kd_device *d) {
 }
 
 static kd_status cuda_begin(kd_device *d) {
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
+  CU_ENTER(d);
   find_pool(d);
   cu_result code =
       cu.StreamCreateWithPriority(&d->lane.queue, CU_NON_BLOCKING, 0);
-  if (code != CU_OK)
-    status = cuda_failed(d, code, "cuStreamCreateWithPriority");
-  if (status == KD_OK) {
-    status = cuda_libraries_begin(d);
-    if (status != KD_OK) cu.StreamDestroy(d->lane.queue);
-  }
+  if (code != CU_OK) return cuda_left(d, code, "cuStreamCreateWithPriority");
+  kd_status status = cuda_libraries_begin(d);
+  if (status != KD_OK) cu.StreamDestroy(d->lane.queue);
   if (status == KD_OK) {
     cuda_profile_begin(d);
     cuda_stages_begin(d);
