@@ -23,6 +23,11 @@ enum {
 #define CPU_PACKS(kind) \
   CPU_KEEPS(kind);      \
   uint64_t cpu_taken_##kind(kd_kernel *kernel)
+/* Those that nodes share (shared.h). */
+void cpu_destroy_shared(kd_kernel *kernel);
+#define CPU_SHARES(kind) \
+  CPU_CREATE(kind);      \
+  uint64_t cpu_taken_##kind(kd_kernel *kernel)
 #define CPU_SUPPORTS(kind)                                    \
   kd_status cpu_supports_##kind(CPU_UNUSED kd_device *device, \
                                 const kd_node *node)
@@ -86,8 +91,8 @@ CPU_KERNEL(cpu_run_qlinear_matmul);
 CPU_KERNEL(cpu_run_nbits);
 CPU_PACKS(product); /* weights.c: B of a product */
 CPU_WORKSPACE(matmul);
-CPU_PACKS(int8_matmul);
-CPU_PACKS(nbits);
+CPU_SHARES(int8_matmul);
+CPU_SHARES(nbits);
 CPU_WORKSPACE(nbits);
 
 /* ---- attention, recurrent cells ---- */
@@ -96,7 +101,7 @@ CPU_KERNEL(cpu_run_attention);
 CPU_KERNEL(cpu_run_grouped);
 CPU_KERNEL(cpu_run_recurrent);
 CPU_WORKSPACE(grouped);
-CPU_KEEPS(recurrent);
+CPU_CREATE(recurrent);
 CPU_WORKSPACE(recurrent);
 
 /* ---- convolutions of rows ---- */
@@ -107,7 +112,7 @@ CPU_KERNEL(cpu_run_depthwise);
 CPU_KERNEL(cpu_run_conv_integer);
 CPU_KERNEL(cpu_run_qlinear_conv);
 CPU_SUPPORTS(depthwise);
-CPU_PACKS(int8_conv);
+CPU_SHARES(int8_conv);
 
 /* ---- pooling, windows, images ---- */
 

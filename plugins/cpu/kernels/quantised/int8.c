@@ -340,3 +340,13 @@ int *cpu_int8_zeros(const kd_tensor *given, kd_dtype dtype,
                cpu_int8_flip(dtype);
   return zeros;
 }
+
+bool cpu_int8_constant(const kd_node *node, uint32_t input, uint32_t zero,
+                       kd_tensor *out, kd_tensor *out_zero) {
+  const kd_node_table *read = cpu_host->node;
+  kd_type type;
+  *out_zero = (kd_tensor){.dtype = KD_NONE};
+  return read->constant(node, input, out) == KD_OK && kd_elements(out) >= 1 &&
+         (read->input_type(node, zero, &type) != KD_OK ||
+          read->constant(node, zero, out_zero) == KD_OK);
+}

@@ -30,8 +30,8 @@ enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
 /* What is held in a form of its own. Where rows may be bytes, that are all weights, with scales
  * as halves, in huge pages; else scales and zero points of another float type, as floats. */
 struct kd_kernel {
-  cpu_shared *shared;
-  cpu_region *all; /* has data, halves and largest: */
+  cpu_shared *shared; /* first */
+  cpu_region *all;    /* has data, halves and largest: */
   const uint8_t *data;
   const cpu_f16 *halves;
   const float *largest;
@@ -138,7 +138,15 @@ static void nbits_free(kd_kernel *kernel) {
   free(kernel);
 }
 
+static void nbits_make(const kd_node *node, kd_kernel *kernel) {
+  hold_weights(node, kernel);
+  if (!kernel->all) kernel->scales = floats_of(node, SCALES);
+  kernel->zeros = floats_of(node, ZEROS);
+}
+
 CPU_CREATE(nbits) {
+  static const cpu_kernel_kind kind = {sizeof(kd_kernel), nbits_make,
+                                       nbits_free};
   const kd_node_table *read = cpu_host->node;
   cpu_share_key key = {
       cpu_constant_id(node, B),
@@ -147,26 +155,13 @@ CPU_CREATE(nbits) {
        read->attr_int(node, "block_size", 32),
        read->attr_int(node, "accuracy_level", 0),
        read->attr_int(node, "bits", 4)}};
-  *out_kernel = cpu_shared_kernel(&key);
-  if (*out_kernel) return KD_OK;
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
-  if (kernel) {
-    hold_weights(node, kernel);
-    if (!kernel->all) kernel->scales = floats_of(node, SCALES);
-    kernel->zeros = floats_of(node, ZEROS);
-    *out_kernel = cpu_share_kernel(&key, kernel, &kernel->shared, nbits_free);
-  }
-  return *out_kernel ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
+  return cpu_share_kernel(&key, &kind, node, out_kernel);
 }
 
 uint64_t cpu_taken_nbits(kd_kernel *kernel) {
   uint64_t taken = kernel->all ? UINT64_C(1) << B | UINT64_C(1) << SCALES : 0;
   return taken | (kernel->scales ? UINT64_C(1) << SCALES : 0) |
          (kernel->zeros ? UINT64_C(1) << ZEROS : 0);
-}
-
-void cpu_destroy_nbits(kd_kernel *kernel) {
-  cpu_share_drop(kernel->shared);
 }
 
 /* ---- memory of a launch --------------------------------------------------------------------- */
