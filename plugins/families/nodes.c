@@ -166,6 +166,19 @@ static kd_status nodes_fail(kd_status code, const char *format, ...) {
   return code;
 }
 
+static void nodes_log(const kd_host *self, uint32_t level, const char *format,
+                      ...) KD_PRINTF(3, 4);
+static void nodes_log(const kd_host *self, uint32_t level, const char *format,
+                      ...) {
+  va_list args;
+  (void)self;
+  (void)level;
+  va_start(args, format);
+  vfprintf(stderr, format, args);
+  va_end(args);
+  fputc('\n', stderr);
+}
+
 static kd_status fail_text(kd_status code, const char *text) {
   return nodes_fail(code, "%s", text);
 }
@@ -182,12 +195,13 @@ static const kd_node_table table = {.struct_size = sizeof table,
                                     .attr_string = attr_string,
                                     .attr_ints = attr_ints,
                                     .attr_tensor = attr_tensor};
-static const kd_host host = {.struct_size = sizeof host,
-                             .fail = nodes_fail,
-                             .fail_text = fail_text,
-                             .allocate = nodes_allocate,
-                             .release = nodes_release,
-                             .node = &table};
+const kd_host fam_plain_host = {.struct_size = sizeof(kd_host),
+                                .fail = nodes_fail,
+                                .fail_text = fail_text,
+                                .log = nodes_log,
+                                .allocate = nodes_allocate,
+                                .release = nodes_release,
+                                .node = &table};
 
 /* ---- sources ------------------------------------------------------------------------ */
 
@@ -213,18 +227,19 @@ static void write_node(walk *all, const kd_node *node) {
     all->stopped = true;
     if (!plan) return;
     memset(&op, 0, sizeof op);
-    plan->host = &host;
+    plan->host = &fam_plain_host;
     plan->float64 = plan->int64 = true;
     plan->shared = (way & 1) != 0;
     plan->vec4 = plan->crowds = (way & 2) != 0;
-    if (fam_read(&op, &host, node, row, NULL) != KD_OK ||
+    if (fam_read(&op, &fam_plain_host, node, row, NULL) != KD_OK ||
         fam_make(plan, &op, row) != KD_OK) {
       fprintf(stderr, "%s makes no plan\n", node->op);
     } else {
       all->stopped = false;
     }
     for (uint32_t i = 0; i < plan->count && !all->stopped; i++) {
-      char *source = all->source(&host, &all->dialect, &plan->passes[i]);
+      char *source =
+          all->source(&fam_plain_host, &all->dialect, &plan->passes[i]);
       all->stopped = !source || !all->take(all->context, source);
       free(source);
     }
