@@ -172,27 +172,23 @@ static const char *find_devices(const kd_host *host) {
   return found_count ? NULL : "the NVIDIA driver knows of no GPU";
 }
 
-#define PATH_OPTION(name_, doc_) \
-  { .struct_size = sizeof(kd_option_def), .name = (name_), .doc = (doc_) }
-
 static const kd_option_def options[] = {
-    PATH_OPTION("driver", "A path of libcuda.so.1; without it, the system's."),
-    PATH_OPTION("nvrtc", "A path of libnvrtc; without it, the newest found."),
-    PATH_OPTION("cublaslt",
-                "A path of libcublasLt, or off: products are then"
-                " all by the plugin's own kernels."),
-    PATH_OPTION("cudnn",
-                "A path of libcudnn, or off: convolutions are then all"
-                " by the plugin's own kernels."),
-    PATH_OPTION("nccl",
-                "A path of libnccl, or off: collectives are then staged "
-                "through the host."),
-    {.struct_size = sizeof(kd_option_def),
-     .name = "tf32",
-     .choices = "on|off",
-     .default_value = "off",
-     .doc = "Products and convolutions of f32 take operands of 11 bits, on"
-            " tensor cores."},
+    OPTION("driver", NULL, NULL,
+           "A path of libcuda.so.1; without it, the system's."),
+    OPTION("nvrtc", NULL, NULL,
+           "A path of libnvrtc; without it, the newest found."),
+    OPTION("cublaslt", NULL, NULL,
+           "A path of libcublasLt, or off: products are then"
+           " all by the plugin's own kernels."),
+    OPTION("cudnn", NULL, NULL,
+           "A path of libcudnn, or off: convolutions are then all"
+           " by the plugin's own kernels."),
+    OPTION("nccl", NULL, NULL,
+           "A path of libnccl, or off: collectives are then staged "
+           "through the host."),
+    OPTION("tf32", "on|off", "off",
+           "Products and convolutions of f32 take operands of 11 bits, on"
+           " tensor cores."),
     FAM_TILES_OPTION,
     FAM_SCRIPT_OPTION,
 };

@@ -59,15 +59,11 @@ static inline uint64_t fam_size_of(const kd_buffer *buffer) {
 bool fam_tiles(const kd_host *host, bool prefer);
 /* Whether it leaves the choice to the device's facts. */
 bool fam_tiles_are_free(const kd_host *host);
-#define FAM_TILES_OPTION                                               \
-  {                                                                    \
-    .struct_size = sizeof(kd_option_def), .name = "tiles",             \
-    .choices = "auto|on|off", .default_value = "auto",                 \
-    .doc =                                                             \
-        "Products go through tiles in the memory that a group shares;" \
-        " auto: where that is faster, and through registers alone on"  \
-        " processors; off: through neither.",                          \
-  }
+#define FAM_TILES_OPTION                                                \
+  OPTION("tiles", "auto|on|off", "auto",                                \
+         "Products go through tiles in the memory that a group shares;" \
+         " auto: where that is faster, and through registers alone on"  \
+         " processors; off: through neither.")
 
 /* kd_plugin.run_begin */
 void fam_run_begin(kd_device *device, uint64_t correlation);

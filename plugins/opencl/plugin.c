@@ -91,18 +91,12 @@ static const kd_option_def options[] = {
     FAM_TUNED_OPTION,
     FAM_CUT_OPTION,
     FAM_F64_OPTION,
-    {.struct_size = sizeof(kd_option_def),
-     .name = "commands",
-     .choices = "auto|on|off",
-     .default_value = "auto",
-     .doc = "Recordings become command buffers of the driver; auto: not on"
-            " processors, where lists are as fast."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "forms",
-     .choices = "auto|on|off",
-     .default_value = "auto",
-     .doc = "Compiled regions are kept, and taken from programs' files; auto:"
-            " not on processors, where that is code that runs in the process."},
+    OPTION("commands", "auto|on|off", "auto",
+           "Recordings become command buffers of the driver; auto: not on"
+           " processors, where lists are as fast."),
+    OPTION("forms", "auto|on|off", "auto",
+           "Compiled regions are kept, and taken from programs' files; auto:"
+           " not on processors, where that is code that runs in the process."),
     FAM_SCRIPT_OPTION,
 };
 

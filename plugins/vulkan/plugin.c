@@ -241,18 +241,12 @@ static const kd_option_def options[] = {
     FAM_TUNED_OPTION,
     FAM_CUT_OPTION,
     FAM_F64_OPTION,
-    {.struct_size = sizeof(kd_option_def),
-     .name = "compiler",
-     .choices = "auto|off",
-     .default_value = "auto",
-     .doc = "Kernels are compiled as they are needed, where shaderc is"
-            " installed; off: only those that were built with the plugin."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "validation",
-     .choices = "on|off",
-     .default_value = "off",
-     .doc = "The Khronos validation layer watches the plugin, and ends the"
-            " process at its first message."},
+    OPTION("compiler", "auto|off", "auto",
+           "Kernels are compiled as they are needed, where shaderc is"
+           " installed; off: only those that were built with the plugin."),
+    OPTION("validation", "on|off", "off",
+           "The Khronos validation layer watches the plugin, and ends the"
+           " process at its first message."),
     FAM_SCRIPT_OPTION,
 };
 
