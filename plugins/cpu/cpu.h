@@ -186,6 +186,9 @@ void cpu_fill(void *target, const void *value, size_t size, int64_t n);
 
 /* Copies a tensor, packed or by its strides, broadcast to a packed one's shape. */
 void cpu_spread(const kd_tensor *from, const kd_tensor *to);
+/* An input's elements behind each other, in *out_memory of the host's: of *in, too. */
+kd_status cpu_pack_input(const kd_launch *launch, uint32_t input, kd_tensor *in,
+                         void **out_memory);
 
 /* ---- matrices ------------------------------------------------------------- */
 

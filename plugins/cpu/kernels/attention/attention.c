@@ -370,16 +370,7 @@ CPU_KERNEL(cpu_run_attention) {
     if (kd_has_input(launch, i)) in[i] = launch->inputs[i];
   for (int i = 0; i < 3 && status == KD_OK; i++) {
     if (is_readable(&in[i])) continue;
-    packed[i] = cpu_host->allocate(cpu_host, in[i].size + 1, 0);
-    if (!packed[i]) {
-      status =
-          FAIL(KD_OUT_OF_MEMORY, "no %llu bytes to pack input %d of Attention",
-               (unsigned long long)in[i].size, i);
-      continue;
-    }
-    in[i].strides = NULL;
-    in[i].data = packed[i];
-    cpu_spread(&launch->inputs[i], &in[i]);
+    status = cpu_pack_input(launch, (uint32_t)i, &in[i], &packed[i]);
   }
   if (status == KD_OK) {
     attention_call all = read_launch(launch, in);
