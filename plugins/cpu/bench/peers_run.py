@@ -1,4 +1,4 @@
-"""peers_run.py - shared by peers_compare.py and peers_memory.py: arguments, models, processes."""
+"""peers_run.py - shared by the files beside it: arguments, models, processes."""
 import argparse
 import json
 import os
