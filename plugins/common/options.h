@@ -6,6 +6,13 @@
 #include <stdbool.h>
 #include <string.h>
 
+/* One of a list of options; `choices` and `fallback` as kd_option_def has them. */
+#define OPTION(option, values, fallback, text)                      \
+  {                                                                 \
+    .struct_size = sizeof(kd_option_def), .name = (option),         \
+    .choices = (values), .default_value = (fallback), .doc = (text) \
+  }
+
 /* Whether the option was given, and is this. */
 static inline bool option_is(const kd_host *host, const char *name,
                              const char *value) {

@@ -59,6 +59,29 @@ static inline int64_t product(const int64_t *dims, uint32_t from, uint32_t to) {
   return result;
 }
 
+static inline int64_t cpu_least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+/* To a multiple of `step`. */
+static inline int64_t cpu_up(int64_t n, int64_t step) {
+  return (n + step - 1) / step * step;
+}
+
+/* Cases of a switch by the size of an element: loop(T) for an integer T of each. */
+#define CPU_SIZES(loop) \
+  case 1:               \
+    loop(uint8_t);      \
+    break;              \
+  case 2:               \
+    loop(uint16_t);     \
+    break;              \
+  case 4:               \
+    loop(uint32_t);     \
+    break;              \
+  case 8:               \
+    loop(uint64_t);     \
+    break;
+
 /* Integer i of an i32 or i64 tensor. */
 static inline int64_t int_at(const kd_tensor *tensor, int64_t i) {
   return tensor->dtype == KD_I64 ? ((const int64_t *)tensor->data)[i]
@@ -163,6 +186,9 @@ void cpu_fill(void *target, const void *value, size_t size, int64_t n);
 
 /* Copies a tensor, packed or by its strides, broadcast to a packed one's shape. */
 void cpu_spread(const kd_tensor *from, const kd_tensor *to);
+/* An input's elements behind each other, in *out_memory of the host's: of *in, too. */
+kd_status cpu_pack_input(const kd_launch *launch, uint32_t input, kd_tensor *in,
+                         void **out_memory);
 
 /* ---- matrices ------------------------------------------------------------- */
 
@@ -230,6 +256,16 @@ kd_status cpu_read_activation(const kd_node *node, cpu_activation *out);
 
 /* Which set of loops this processor takes: 0 plain, 1 AVX2, 2 AVX-512. */
 int cpu_isa(void);
+
+/* The one that it takes of the sets of a file that is compiled for each of them. */
+#if defined(__x86_64__)
+#define CPU_SET(name)                \
+  (cpu_isa() == 2   ? &name##_avx512 \
+   : cpu_isa() == 1 ? &name##_avx2   \
+                    : &name##_base)
+#else
+#define CPU_SET(name) (&name##_base)
+#endif
 
 /* Room for weights that are read again and again, at a line of the cache, in huge pages where
  * the system has them. free() lets go of it. NULL: no memory. */

@@ -70,34 +70,21 @@ static void read_product_name(void) {
 }
 
 static const kd_option_def options[] = {
-    {.struct_size = sizeof(kd_option_def),
-     .name = "isa",
-     .choices = "base|avx2|avx512",
-     .doc = "The instruction set that kernels use; without it, the best that"
-            " the processor has."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "bytes",
-     .choices = "plain|vnni|amx",
-     .doc = "The instructions that products of bytes use; without it, the best"
-            " that the processor has. Results are the same."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "products",
-     .choices = "tiles|openblas",
-     .default_value = "tiles",
-     .doc = "Selects the code for matrix products: Keel's own loops, or "
-            "OpenBLAS if it is installed."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "winograd",
-     .choices = "on|off",
-     .default_value = "on",
-     .doc = "Convolutions of 3 x 3 taps in fewer products; off sums them tap by"
-            " tap, which is slower and suits inputs whose neighbours differ by"
-            " many orders of magnitude."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "regions",
-     .choices = "on|off",
-     .default_value = "on",
-     .doc = "Chains of ops run as one loop; off leaves ops apart."},
+    OPTION("isa", "base|avx2|avx512", NULL,
+           "The instruction set that kernels use; without it, the best that"
+           " the processor has."),
+    OPTION("bytes", "plain|vnni|amx", NULL,
+           "The instructions that products of bytes use; without it, the best"
+           " that the processor has. Results are the same."),
+    OPTION("products", "tiles|openblas", "tiles",
+           "Selects the code for matrix products: Keel's own loops, or "
+           "OpenBLAS if it is installed."),
+    OPTION("winograd", "on|off", "on",
+           "Convolutions of 3 x 3 taps in fewer products; off sums them tap by"
+           " tap, which is slower and suits inputs whose neighbours differ by"
+           " many orders of magnitude."),
+    OPTION("regions", "on|off", "on",
+           "Chains of ops run as one loop; off leaves ops apart."),
 };
 
 bool cpu_wants_winograd(void) {

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+#include "kernels/kernels.h"
+
 #define BUCKETS 256
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -80,18 +82,29 @@ cpu_shared *cpu_share_add(const cpu_share_key *key, void *data, void *more) {
   return publish(made);
 }
 
-kd_kernel *cpu_share_kernel(const cpu_share_key *key, kd_kernel *kernel,
-                            cpu_shared **at,
-                            void (*destroy)(kd_kernel *kernel)) {
-  cpu_shared *made = malloc(sizeof *made);
+kd_status cpu_share_kernel(const cpu_share_key *key,
+                           const cpu_kernel_kind *kind, const kd_node *node,
+                           kd_kernel **out_kernel) {
+  cpu_shared *made = cpu_share_find(key);
   if (!made) {
-    destroy(kernel);
-    return NULL;
+    kd_kernel *kernel = calloc(1, kind->size);
+    made = kernel ? malloc(sizeof *made) : NULL;
+    if (!made) {
+      free(kernel);
+      return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
+    }
+    kind->make(node, kernel);
+    *(cpu_shared **)(void *)kernel = made;
+    *made = (cpu_shared){
+        .data = kernel, .destroy = kind->destroy, .key = *key, .users = 1};
+    made = publish(made);
   }
-  *made =
-      (cpu_shared){.data = kernel, .destroy = destroy, .key = *key, .users = 1};
-  *at = made;
-  return publish(made)->data;
+  *out_kernel = made->data;
+  return KD_OK;
+}
+
+void cpu_destroy_shared(kd_kernel *kernel) {
+  if (kernel) cpu_share_drop(*(cpu_shared **)(void *)kernel);
 }
 
 kd_status cpu_share_get(const kd_node *node, uint32_t input, cpu_share_key *key,

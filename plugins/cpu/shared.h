@@ -47,17 +47,17 @@ kd_status cpu_share_get(const kd_node *node, uint32_t input, cpu_share_key *key,
                         cpu_shared **out_shared);
 
 /* A kernel that holds nothing but what it made of constants, so that all nodes of the same ones can
- * have it: *at, a member of it, is set, and its destructor drops that. Returns the kernel, or the one
- * that another thread made first; NULL: no memory. In these two cases it is destroyed. */
-kd_kernel *cpu_share_kernel(const cpu_share_key *key, kd_kernel *kernel,
-                            cpu_shared **at,
-                            void (*destroy)(kd_kernel *kernel));
+ * have it. Its struct begins with the cpu_shared that it is. */
+typedef struct cpu_kernel_kind {
+  size_t size;
+  void (*make)(const kd_node *node, kd_kernel *kernel); /* all is 0 before */
+  void (*destroy)(kd_kernel *kernel);
+} cpu_kernel_kind;
 
-/* The kernel of a key that there is, with one user more; NULL: it is to be made. */
-static inline kd_kernel *cpu_shared_kernel(const cpu_share_key *key) {
-  cpu_shared *there = cpu_share_find(key);
-  return there ? there->data : NULL;
-}
+/* The kernel of a key that there is, or a new one, for cpu_destroy_shared. */
+kd_status cpu_share_kernel(const cpu_share_key *key,
+                           const cpu_kernel_kind *kind, const kd_node *node,
+                           kd_kernel **out_kernel);
 
 /* The caller is done with it; the last user frees it. NULL: nothing. */
 void cpu_share_drop(cpu_shared *shared);

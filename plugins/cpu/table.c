@@ -42,6 +42,8 @@
 /* Fields of kernels that keep something: packed weights, mostly. */
 #define KEEPS(kind) .create = cpu_create_##kind, .destroy = cpu_destroy_##kind
 #define PACKS(kind) KEEPS(kind), .taken = cpu_taken_##kind
+#define SHARED(kind) .create = cpu_create_##kind, .destroy = cpu_destroy_shared
+#define SHARED_PACKS(kind) SHARED(kind), .taken = cpu_taken_##kind
 #define PACKS_WITH_WORKSPACE(kind) PACKS(kind), .workspace = cpu_##kind##_workspace
 #define BY_ONEDNN(kind) \
   .create = cpu_create_##kind, .destroy = cpu_destroy_blocked, .workspace = cpu_blocked_workspace
@@ -129,19 +131,20 @@ const kd_kernel_def cpu_kernels[] = {
              .workspace = cpu_matmul_workspace, PACKS(product)),
     ROW_AS(FusedMatMul, ONNX_SET_f32, 0, fused_matmul, 0, .domain = "keel",
            .flags = ANY, PACKS(product)),
-    ROW_WITH(MatMulInteger, matmul_integer, 0, .flags = CONSTANTS, PACKS(int8_matmul)),
-    ROW_WITH(QLinearMatMul, qlinear_matmul, 0, .flags = CONSTANTS, PACKS(int8_matmul)),
+    ROW_WITH(MatMulInteger, matmul_integer, 0, .flags = CONSTANTS, SHARED_PACKS(int8_matmul)),
+    ROW_WITH(QLinearMatMul, qlinear_matmul, 0, .flags = CONSTANTS, SHARED_PACKS(int8_matmul)),
     ROW_WITH(MatMulNBits, nbits, 0, .domain = "com.microsoft",
-             .flags = CONSTANTS, PACKS_WITH_WORKSPACE(nbits)),
+             .flags = CONSTANTS, SHARED_PACKS(nbits),
+             .workspace = cpu_nbits_workspace),
     ROW_WITH(Gemm, gemm, 0, .flags = ANY, PACKS(product)),
     ROW(Det, det, 0),
     ROW(Einsum, einsum, 0),
     ROW_WITH(RNN, recurrent, 0, .flags = ANY, .aliases = carried, .alias_count = 1,
-             .workspace = cpu_recurrent_workspace, KEEPS(recurrent)),
+             .workspace = cpu_recurrent_workspace, SHARED(recurrent)),
     ROW_WITH(GRU, recurrent, 1, .flags = ANY, .aliases = carried, .alias_count = 1,
-             .workspace = cpu_recurrent_workspace, KEEPS(recurrent)),
+             .workspace = cpu_recurrent_workspace, SHARED(recurrent)),
     ROW_WITH(LSTM, recurrent, 2, .flags = ANY, .aliases = carried, .alias_count = 2,
-             .workspace = cpu_recurrent_workspace, KEEPS(recurrent)),
+             .workspace = cpu_recurrent_workspace, SHARED(recurrent)),
     ROW(DFT, dft, 0),
     ROW(STFT, stft, 0),
     ROW_WITH(MelWeightMatrix, mel, 0, .flags = ANY,
@@ -161,8 +164,8 @@ const kd_kernel_def cpu_kernels[] = {
     ROW_AS(FusedConv, ONNX_SET_float, 0, conv, 1, .domain = "keel", .flags = ANY),
     ROW_AS(ActivatedConv, ONNX_SET_float, 0, conv, 1, .domain = "keel", .flags = ANY),
     ROW_WITH(ConvTranspose, conv_transpose, 0, .flags = ANY, PACKS(product)),
-    ROW_WITH(ConvInteger, conv_integer, 0, .flags = CONSTANTS, PACKS(int8_conv)),
-    ROW_WITH(QLinearConv, qlinear_conv, 0, .flags = CONSTANTS, PACKS(int8_conv)),
+    ROW_WITH(ConvInteger, conv_integer, 0, .flags = CONSTANTS, SHARED_PACKS(int8_conv)),
+    ROW_WITH(QLinearConv, qlinear_conv, 0, .flags = CONSTANTS, SHARED_PACKS(int8_conv)),
     ROW(MaxPool, pool, 0),
     ROW(AveragePool, pool, 1),
     ROW(LpPool, pool, 2),

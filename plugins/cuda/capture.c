@@ -145,9 +145,8 @@ static kd_status launch_here(kd_capture *c, kd_stream *stream) {
 }
 
 static kd_status cuda_capture_launch(kd_capture *c, kd_stream *stream) {
-  kd_status status = cuda_enter(c->recording.device);
-  if (status != KD_OK) return status;
-  status = launch_here(c, stream);
+  CU_ENTER(c->recording.device);
+  kd_status status = launch_here(c, stream);
   cuda_leave();
   return status;
 }

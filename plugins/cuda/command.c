@@ -121,13 +121,11 @@ kd_status cuda_enqueue_noted(kd_device *d, kd_stream *stream,
 
 kd_status cuda_do(kd_device *d, kd_stream *stream, const fam_command *m,
                   uint64_t correlation) {
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
-  status = cuda_enqueue_noted(d, stream, m, correlation);
-  if (status == KD_OK && !stream) {
-    cu_result code = cu.StreamSynchronize(d->lane.queue);
-    if (code != CU_OK) status = cuda_failed(d, code, "cuStreamSynchronize");
-  }
+  CU_ENTER(d);
+  kd_status status = cuda_enqueue_noted(d, stream, m, correlation);
+  if (status == KD_OK && !stream)
+    return cuda_left(d, cu.StreamSynchronize(d->lane.queue),
+                     "cuStreamSynchronize");
   cuda_leave();
   return status;
 }

@@ -205,10 +205,8 @@ static int make_tensor(int type, int64_t images, int64_t channels,
     dims[i + 2] = sizes[i];
   for (int i = rank; i-- > 0; step *= dims[i])
     strides[i] = step;
-  int status = dnn.CreateTensorDescriptor(out);
-  return status == 0
-             ? dnn.SetTensorNdDescriptor(*out, type, rank, dims, strides)
-             : status;
+  LIBRARY_TRY(dnn.CreateTensorDescriptor(out));
+  return dnn.SetTensorNdDescriptor(*out, type, rank, dims, strides);
 }
 
 static int convolution_describe(convolution *c, const fam_conv *v,
@@ -216,28 +214,22 @@ static int convolution_describe(convolution *c, const fam_conv *v,
                                 int math) {
   int filter[5] = {(int)v->filters, (int)(v->channels / v->sections)};
   memcpy(filter + 2, g->kernel, sizeof g->kernel);
-  int status = make_tensor(type, v->images, v->channels, g, g->in, &c->x);
-  if (status == 0)
-    status = make_tensor(type, v->images, v->filters, g, g->out, &c->y);
-  if (status == 0) status = make_tensor(type, 1, v->filters, g, NULL, &c->bias);
-  if (status == 0) status = dnn.CreateFilterDescriptor(&c->filter);
-  if (status == 0)
-    status = dnn.SetFilterNdDescriptor(c->filter, type, DNN_NCHW, g->space + 2,
-                                       filter);
-  if (status == 0) status = dnn.CreateConvolutionDescriptor(&c->conv);
-  if (status == 0)
-    status = dnn.SetConvolutionNdDescriptor(c->conv, g->space, g->pad,
-                                            g->stride, g->dilation,
-                                            DNN_CROSS_CORRELATION, compute);
-  if (status == 0)
-    status = dnn.SetConvolutionGroupCount(c->conv, (int)v->sections);
-  if (status == 0) status = dnn.SetConvolutionMathType(c->conv, math);
-  if (status == 0) status = dnn.CreateActivationDescriptor(&c->activation);
-  if (status == 0)
-    status = dnn.SetActivationDescriptor(
-        c->activation, v->activation == FAM_RELU ? DNN_RELU : DNN_IDENTITY,
-        DNN_PROPAGATE_NAN, 0);
-  return status;
+  LIBRARY_TRY(make_tensor(type, v->images, v->channels, g, g->in, &c->x));
+  LIBRARY_TRY(make_tensor(type, v->images, v->filters, g, g->out, &c->y));
+  LIBRARY_TRY(make_tensor(type, 1, v->filters, g, NULL, &c->bias));
+  LIBRARY_TRY(dnn.CreateFilterDescriptor(&c->filter));
+  LIBRARY_TRY(dnn.SetFilterNdDescriptor(c->filter, type, DNN_NCHW, g->space + 2,
+                                        filter));
+  LIBRARY_TRY(dnn.CreateConvolutionDescriptor(&c->conv));
+  LIBRARY_TRY(dnn.SetConvolutionNdDescriptor(c->conv, g->space, g->pad,
+                                             g->stride, g->dilation,
+                                             DNN_CROSS_CORRELATION, compute));
+  LIBRARY_TRY(dnn.SetConvolutionGroupCount(c->conv, (int)v->sections));
+  LIBRARY_TRY(dnn.SetConvolutionMathType(c->conv, math));
+  LIBRARY_TRY(dnn.CreateActivationDescriptor(&c->activation));
+  return dnn.SetActivationDescriptor(
+      c->activation, v->activation == FAM_RELU ? DNN_RELU : DNN_IDENTITY,
+      DNN_PROPAGATE_NAN, 0);
 }
 
 /* The first of the library's own order that gives the same result each time, in the

@@ -35,6 +35,7 @@ struct cuda_note;
 struct cuda_stage;
 
 struct kd_device {
+  fam_driver families; /* first */
   uint32_t index;
   cu_device id;
   cu_context context; /* the primary one, which others in the process share */
@@ -44,7 +45,6 @@ struct kd_device {
   cu_pool pool; /* NULL: it has none */
   char name[128], driver[128];
   int architecture; /* 90: sm_90 */
-  fam_driver families;
   fam_programs programs;
   struct cuda_libraries *libraries;
   uint64_t total;
@@ -101,6 +101,13 @@ kd_status cuda_enter(kd_device *device);
 /* The same for what frees something, which a lost device does, too. */
 bool cuda_enter_anyhow(kd_device *device);
 void cuda_leave(void);
+/* Leaves it, and says what a call there has returned. */
+kd_status cuda_left(kd_device *device, cu_result code, const char *call);
+#define CU_ENTER(device)                          \
+  do {                                            \
+    kd_status cu_entered_ = cuda_enter(device);   \
+    if (cu_entered_ != KD_OK) return cu_entered_; \
+  } while (0)
 
 /* ---- streams ------------------------------------------------------------------------- */
 
@@ -131,9 +138,9 @@ void cuda_notices_end(kd_device *device);
 /* ---- memory ---------------------------------------------------------------------------- */
 
 struct kd_buffer {
+  uint64_t size; /* first */
   cu_pointer memory;
   void *host; /* the same, where it is host memory */
-  uint64_t size;
 };
 
 /* Where argument `at` of a command is; 0: there is none. */

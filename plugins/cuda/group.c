@@ -47,12 +47,10 @@ static void free_events(kd_group *group) {
 
 static kd_status make_events(kd_group *group) {
   for (uint32_t i = 0; i < group->count; i++) {
-    kd_status status = cuda_enter(group->devices[i]);
-    if (status != KD_OK) return status;
+    CU_ENTER(group->devices[i]);
     cu_result code = cu.EventCreate(&group->ends[i], CU_DISABLE_TIMING);
-    cuda_leave();
-    if (code != CU_OK)
-      return cuda_failed(group->devices[i], code, "cuEventCreate");
+    kd_status status = cuda_left(group->devices[i], code, "cuEventCreate");
+    if (status != KD_OK) return status;
   }
   return KD_OK;
 }
@@ -390,8 +388,7 @@ static int call(const kd_group *group, const kd_collective *what, uint32_t i) {
 
 /* NCCL begins nothing before the end of its group. */
 static kd_status call_all(const kd_group *group, const kd_collective *what) {
-  kd_status status = cuda_enter(group->devices[0]);
-  if (status != KD_OK) return status;
+  CU_ENTER(group->devices[0]);
   int code = nccl.GroupStart();
   for (uint32_t i = 0; i < group->count && goes_on(code); i++)
     code = call(group, what, i);
@@ -403,13 +400,11 @@ static kd_status call_all(const kd_group *group, const kd_collective *what) {
 
 static kd_status mark_ends(const kd_group *group, const kd_collective *what) {
   for (uint32_t i = 0; i < group->count; i++) {
-    kd_status status = cuda_enter(group->devices[i]);
-    if (status != KD_OK) return status;
+    CU_ENTER(group->devices[i]);
     cu_result code =
         cu.EventRecord(group->ends[i], what->streams[i]->lane.queue);
-    cuda_leave();
-    if (code != CU_OK)
-      return cuda_failed(group->devices[i], code, "cuEventRecord");
+    kd_status status = cuda_left(group->devices[i], code, "cuEventRecord");
+    if (status != KD_OK) return status;
   }
   return KD_OK;
 }

@@ -67,10 +67,6 @@ static void cuda_kernel_drop(kd_device *d, void *program) {
   cuda_host->release(cuda_host, p);
 }
 
-static uint64_t buffer_size(const kd_buffer *buffer) {
-  return buffer->size;
-}
-
 /* Without NVRTC: what the store has. */
 static kd_status can(kd_device *d, const fam_pass *pass) {
   void *program = NULL;
@@ -90,7 +86,6 @@ void cuda_kernels_begin(kd_device *d) {
   d->families.host = cuda_host;
   d->families.name = d->name;
   d->families.source = fam_cuda;
-  d->families.buffer_size = buffer_size;
   d->families.can = rtc.version ? NULL : can;
   d->families.compile = cuda_kernel_compile;
   d->families.release = cuda_kernel_drop;
@@ -99,8 +94,4 @@ void cuda_kernels_begin(kd_device *d) {
   d->families.recorder = &cuda_recorder;
   d->families.programs = &d->programs;
   d->families.has_library = has_library;
-}
-
-const fam_driver *fam_driver_of(const kd_device *d) {
-  return &d->families;
 }

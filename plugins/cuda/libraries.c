@@ -43,38 +43,27 @@ static void warn(const kd_device *d, const char *what, const char *status) {
                  what, status);
 }
 
-/* Under the lock: the process's library, and this device's handle. */
-static void open_lt(kd_device *d, cuda_libraries *all) {
+/* Under the device's lock: whether the process has the library, which is opened where no
+ * device has asked yet. */
+static bool libraries_open(const char *option, const int *version,
+                           const char *(*open)(const char *path)) {
   const char *why = NULL;
+  if (option_is(cuda_host, option, "off")) return false;
   pthread_mutex_lock(&opening);
-  if (!lt.version) why = lt_api_open(cuda_host->option(cuda_host, "cublaslt"));
+  if (!*version) why = open(cuda_host->option(cuda_host, option));
   pthread_mutex_unlock(&opening);
   if (why) cuda_host->log_text(cuda_host, KD_LOG_WARNING, why);
-  if (!lt.version) return;
-  int status = lt.Create(&all->lt);
-  if (status == 0) return;
-  all->lt = NULL;
-  warn(d, "cuBLASLt", lt.GetStatusName(status));
-}
-
-static void open_dnn(kd_device *d, cuda_libraries *all) {
-  const char *why = NULL;
-  pthread_mutex_lock(&opening);
-  if (!dnn.version) why = dnn_api_open(cuda_host->option(cuda_host, "cudnn"));
-  pthread_mutex_unlock(&opening);
-  if (why) cuda_host->log_text(cuda_host, KD_LOG_WARNING, why);
-  if (!dnn.version) return;
-  int status = dnn.Create(&all->dnn);
-  if (status == 0) return;
-  all->dnn = NULL;
-  warn(d, "cuDNN", dnn.GetErrorString(status));
+  return *version != 0;
 }
 
 lt_handle cuda_lt(kd_device *d) {
   cuda_libraries *all = d->libraries;
   pthread_mutex_lock(&all->lock);
-  if (!all->tried_lt && !option_is(cuda_host, "cublaslt", "off"))
-    open_lt(d, all);
+  if (!all->tried_lt && libraries_open("cublaslt", &lt.version, lt_api_open)) {
+    int status = lt.Create(&all->lt);
+    if (status != 0) all->lt = NULL;
+    if (status != 0) warn(d, "cuBLASLt", lt.GetStatusName(status));
+  }
   all->tried_lt = true;
   lt_handle handle = all->lt;
   pthread_mutex_unlock(&all->lock);
@@ -84,8 +73,11 @@ lt_handle cuda_lt(kd_device *d) {
 dnn_handle cuda_dnn(kd_device *d) {
   cuda_libraries *all = d->libraries;
   pthread_mutex_lock(&all->lock);
-  if (!all->tried_dnn && !option_is(cuda_host, "cudnn", "off"))
-    open_dnn(d, all);
+  if (!all->tried_dnn && libraries_open("cudnn", &dnn.version, dnn_api_open)) {
+    int status = dnn.Create(&all->dnn);
+    if (status != 0) all->dnn = NULL;
+    if (status != 0) warn(d, "cuDNN", dnn.GetErrorString(status));
+  }
   all->tried_dnn = true;
   dnn_handle handle = all->dnn;
   pthread_mutex_unlock(&all->lock);

@@ -2,18 +2,26 @@
 #include "library.h"
 
 #include <dlfcn.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 
 lt_api lt;
 dnn_api dnn;
 nccl_api nccl;
 
-static bool is_off(const char *path) {
-  return path && !strcmp(path, "off");
+/* NULL: it is none of the names, and `why` says so, and what follows. */
+static void *library_open(const char *path, const char *const *names,
+                          const char *what, const char *follows, char *why,
+                          size_t size) {
+  void *library = cuda_open_library(path, names);
+  if (!library)
+    snprintf(why, size, "there is no %s (%.200s)%s", what, dlerror(), follows);
+  return library;
 }
 
+/* Finds a function of `library`; else the opener returns a text. */
+#define LIBRARY_FIND(what, api, name, symbol, old) \
+  if (!cuda_find(library, #symbol, &(api).name))   \
+    return what " has no " #symbol ": it is " old ", and is not used";
 const char *lt_api_open(const char *path) {
   static const char *const names[] = {
       "libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
@@ -21,20 +29,14 @@ const char *lt_api_open(const char *path) {
   const char *const *known = names + (cu.version < 13000 ? 2 : 0);
   static char why[400];
   lt.version = 0;
-  if (is_off(path)) return NULL;
-  void *library = cuda_open_library(path, known);
-  if (!library) {
-    snprintf(why, sizeof why,
-             "there is no cuBLASLt (%.200s): products of matrices run on Keel's"
-             " own kernels, which use no tensor cores",
-             dlerror());
-    return why;
-  }
-#define LT_FIND(name, symbol, arguments)         \
-  if (!cuda_find(library, #symbol, &lt.name))    \
-    return "cuBLASLt has no " #symbol            \
-           ": it is older than 12.0, and is not" \
-           " used";
+  void *library =
+      library_open(path, known, "cuBLASLt",
+                   ": products of matrices run on Keel's own kernels, which use"
+                   " no tensor cores",
+                   why, sizeof why);
+  if (!library) return why;
+#define LT_FIND(name, symbol, arguments) \
+  LIBRARY_FIND("cuBLASLt", lt, name, symbol, "older than 12.0")
   LT_FUNCTIONS(LT_FIND)
 #undef LT_FIND
   if (!cuda_find(library, "cublasLtGetVersion", &lt.GetVersion) ||
@@ -55,20 +57,14 @@ const char *dnn_api_open(const char *path) {
       "/usr/local/cuda/lib64/libcudnn.so.8", NULL};
   static char why[400];
   dnn.version = 0;
-  if (is_off(path)) return NULL;
-  void *library = cuda_open_library(path, names);
-  if (!library) {
-    snprintf(why, sizeof why,
-             "there is no cuDNN (%.200s): convolutions run on Keel's own"
-             " kernels, which use no tensor cores",
-             dlerror());
-    return why;
-  }
-#define DNN_FIND(name, symbol, arguments)              \
-  if (!cuda_find(library, #symbol, &dnn.name))         \
-    return "cuDNN has no " #symbol                     \
-           ": it is none of the versions 8 and 9, and" \
-           " is not used";
+  void *library =
+      library_open(path, names, "cuDNN",
+                   ": convolutions run on Keel's own kernels, which use no"
+                   " tensor cores",
+                   why, sizeof why);
+  if (!library) return why;
+#define DNN_FIND(name, symbol, arguments) \
+  LIBRARY_FIND("cuDNN", dnn, name, symbol, "none of the versions 8 and 9")
   DNN_FUNCTIONS(DNN_FIND)
 #undef DNN_FIND
   if (!cuda_find(library, "cudnnGetVersion", &dnn.GetVersion) ||
@@ -91,14 +87,10 @@ const char *nccl_api_open(const char *path) {
       "libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2", NULL};
   static char why[400];
   nccl.version = 0;
-  void *library = cuda_open_library(path, names);
-  if (!library) {
-    snprintf(why, sizeof why, "there is no NCCL (%.200s)", dlerror());
-    return why;
-  }
-#define NCCL_FIND(name, symbol, arguments)      \
-  if (!cuda_find(library, #symbol, &nccl.name)) \
-    return "NCCL has no " #symbol ": it is older than 2.10, and is not used";
+  void *library = library_open(path, names, "NCCL", "", why, sizeof why);
+  if (!library) return why;
+#define NCCL_FIND(name, symbol, arguments) \
+  LIBRARY_FIND("NCCL", nccl, name, symbol, "older than 2.10")
   NCCL_FUNCTIONS(NCCL_FIND)
 #undef NCCL_FIND
   int version = 0;

@@ -289,9 +289,16 @@ typedef struct nccl_api {
 extern nccl_api nccl;
 
 /* Finds the library in `path`; NULL: where the system has it, of a version that the driver
- * knows; "off": it is left alone. NULL, or why it can't be used. Once for a process. */
+ * knows. NULL, or why it can't be used. Once for a process. */
 const char *lt_api_open(const char *path);
 const char *dnn_api_open(const char *path);
 const char *nccl_api_open(const char *path);
+
+/* Returns a library's status where it is a failure. */
+#define LIBRARY_TRY(call)                             \
+  do {                                                \
+    int library_status_ = (call);                     \
+    if (library_status_ != 0) return library_status_; \
+  } while (0)
 
 #endif /* KEEL_CUDA_LIBRARY_H */

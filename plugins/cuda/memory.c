@@ -112,8 +112,7 @@ static kd_status cuda_memory_stats(kd_device *d, uint32_t space,
   out->buffers = atomic_load(&d->buffers);
   out->total = d->total;
   if (space) return KD_OK; /* nobody says how much may be pinned */
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
+  CU_ENTER(d);
   if (cu.MemGetInfo(&available, &total) == CU_OK) {
     out->total = total;
     out->available = available;
@@ -158,16 +157,13 @@ static kd_status peer_copy(kd_device *from, kd_buffer *source,
   if (!size) return KD_OK;
   if (stream && stream->common.recording)
     return FAIL(KD_UNIMPLEMENTED, "a copy between devices is not recorded");
-  kd_status status = cuda_enter(to);
-  if (status != KD_OK) return status;
+  CU_ENTER(to);
   cu_stream queue = stream ? stream->lane.queue : to->lane.queue;
   cu_result code = cu.MemcpyPeerAsync(
       target->memory + target_offset, to->context,
       source->memory + source_offset, from->context, (size_t)size, queue);
   if (code == CU_OK && !stream) code = cu.StreamSynchronize(queue);
-  if (code != CU_OK) status = cuda_failed(to, code, "cuMemcpyPeerAsync");
-  cuda_leave();
-  return status;
+  return cuda_left(to, code, "cuMemcpyPeerAsync");
 }
 
 const kd_peer_table cuda_peer = {

@@ -56,9 +56,8 @@ static kd_status cuda_native_wrap(kd_device *d, kd_native_kind kind,
                 "CUDA: streams are made of the native kind CU_STREAM, and not"
                 " of 0x%x",
                 (unsigned)kind);
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
-  status = check_queue(d, (cu_stream)(uintptr_t)handle);
+  CU_ENTER(d);
+  kd_status status = check_queue(d, (cu_stream)(uintptr_t)handle);
   cuda_leave();
   return status == KD_OK ? cuda_stream_over(d, (cu_stream)(uintptr_t)handle,
                                             true, out_stream)

@@ -121,6 +121,11 @@ void cuda_leave(void) {
   cu.CtxPopCurrent(&context);
 }
 
+kd_status cuda_left(kd_device *d, cu_result code, const char *call) {
+  cuda_leave();
+  return code == CU_OK ? KD_OK : cuda_failed(d, code, call);
+}
+
 /* ---- finding devices ----------------------------------------------------------------- */
 
 static int attribute(cu_device id, int what) {
@@ -167,27 +172,23 @@ static const char *find_devices(const kd_host *host) {
   return found_count ? NULL : "the NVIDIA driver knows of no GPU";
 }
 
-#define PATH_OPTION(name_, doc_) \
-  { .struct_size = sizeof(kd_option_def), .name = (name_), .doc = (doc_) }
-
 static const kd_option_def options[] = {
-    PATH_OPTION("driver", "A path of libcuda.so.1; without it, the system's."),
-    PATH_OPTION("nvrtc", "A path of libnvrtc; without it, the newest found."),
-    PATH_OPTION("cublaslt",
-                "A path of libcublasLt, or off: products are then"
-                " all by the plugin's own kernels."),
-    PATH_OPTION("cudnn",
-                "A path of libcudnn, or off: convolutions are then all"
-                " by the plugin's own kernels."),
-    PATH_OPTION("nccl",
-                "A path of libnccl, or off: collectives are then staged "
-                "through the host."),
-    {.struct_size = sizeof(kd_option_def),
-     .name = "tf32",
-     .choices = "on|off",
-     .default_value = "off",
-     .doc = "Products and convolutions of f32 take operands of 11 bits, on"
-            " tensor cores."},
+    OPTION("driver", NULL, NULL,
+           "A path of libcuda.so.1; without it, the system's."),
+    OPTION("nvrtc", NULL, NULL,
+           "A path of libnvrtc; without it, the newest found."),
+    OPTION("cublaslt", NULL, NULL,
+           "A path of libcublasLt, or off: products are then"
+           " all by the plugin's own kernels."),
+    OPTION("cudnn", NULL, NULL,
+           "A path of libcudnn, or off: convolutions are then all"
+           " by the plugin's own kernels."),
+    OPTION("nccl", NULL, NULL,
+           "A path of libnccl, or off: collectives are then staged "
+           "through the host."),
+    OPTION("tf32", "on|off", "off",
+           "Products and convolutions of f32 take operands of 11 bits, on"
+           " tensor cores."),
     FAM_TILES_OPTION,
     FAM_SCRIPT_OPTION,
 };
@@ -295,17 +296,13 @@ static void find_pool(kd_device *d) {
 }
 
 static kd_status cuda_begin(kd_device *d) {
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
+  CU_ENTER(d);
   find_pool(d);
   cu_result code =
       cu.StreamCreateWithPriority(&d->lane.queue, CU_NON_BLOCKING, 0);
-  if (code != CU_OK)
-    status = cuda_failed(d, code, "cuStreamCreateWithPriority");
-  if (status == KD_OK) {
-    status = cuda_libraries_begin(d);
-    if (status != KD_OK) cu.StreamDestroy(d->lane.queue);
-  }
+  if (code != CU_OK) return cuda_left(d, code, "cuStreamCreateWithPriority");
+  kd_status status = cuda_libraries_begin(d);
+  if (status != KD_OK) cu.StreamDestroy(d->lane.queue);
   if (status == KD_OK) {
     cuda_profile_begin(d);
     cuda_stages_begin(d);
@@ -392,35 +389,10 @@ static const void *cuda_extension(kd_instance *instance, const char *name) {
 }
 
 static const kd_plugin plugin = {
-    .struct_size = sizeof(kd_plugin),
-    .abi_version = KD_ABI_VERSION,
-    .opset = KD_OPSET,
-    .name = "cuda",
-    .vendor = "Keel",
-    .version = "0.1.0",
-    .open = cuda_plugin_open,
-    .close = cuda_plugin_close,
-    .device_count = cuda_device_count,
-    .device_info = cuda_device_info,
-    .space = cuda_space,
-    .property = cuda_property,
-    .device_open = cuda_device_open,
-    .device_close = cuda_device_close,
-    .run_begin = fam_run_begin,
+    FAM_PLUGIN(cuda, cuda),
     .device_status = cuda_lost,
-    .extension = cuda_extension,
-    .memory = &cuda_memory,
-    .regions = &fam_regions,
-    .kernels = fam_kernels,
-    .kernel_count = FAM_ROW_COUNT,
-    .streams = &cuda_streams,
-    .events = &fam_events,
-    .capture = &fam_captures,
-    .profile = &cuda_profile,
     .peer = &cuda_peer,
     .collectives = &cuda_collectives,
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)

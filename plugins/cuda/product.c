@@ -11,6 +11,10 @@
 #define WORKSPACE_MOST ((size_t)32 << 20) /* what NVIDIA advises for sm_90 */
 #define ALIGNMENT      16u                /* of all matrices */
 
+/* The library's call that sets an attribute of an object of this kind. */
+#define LT_SET(kind, object, attribute, value) \
+  lt.kind##SetAttribute(object, attribute, &(value), sizeof(value))
+
 typedef struct product {
   cuda_call call; /* first */
   lt_handle handle;
@@ -64,8 +68,7 @@ static kd_status product_enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
   cu_pointer added = cuda_place_of(m, p->at_added);
   if ((a | b | added | row | z) % ALIGNMENT) return KD_UNIMPLEMENTED;
   if (row) {
-    int status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS_POINTER, &row,
-                                           sizeof row);
+    int status = LT_SET(MatmulDesc, p->desc, LT_DESC_BIAS_POINTER, row);
     if (status != 0)
       return product_failed(d, lane->queue, status,
                             "cublasLtMatmulDescSetAttribute");
@@ -139,44 +142,31 @@ static union scale scale_of(int type, double value) {
 static int make_layout(int type, int64_t rows, int64_t columns, int64_t batches,
                        int64_t step, lt_layout *out) {
   int32_t count = (int32_t)batches;
-  int status = lt.MatrixLayoutCreate(out, type, (uint64_t)columns,
-                                     (uint64_t)rows, columns);
-  if (status == 0 && batches > 1)
-    status = lt.MatrixLayoutSetAttribute(*out, LT_LAYOUT_BATCH_COUNT, &count,
-                                         sizeof count);
-  if (status == 0 && batches > 1)
-    status = lt.MatrixLayoutSetAttribute(*out, LT_LAYOUT_BATCH_OFFSET, &step,
-                                         sizeof step);
-  return status;
+  LIBRARY_TRY(lt.MatrixLayoutCreate(out, type, (uint64_t)columns,
+                                    (uint64_t)rows, columns));
+  if (batches == 1) return 0;
+  LIBRARY_TRY(LT_SET(MatrixLayout, *out, LT_LAYOUT_BATCH_COUNT, count));
+  return LT_SET(MatrixLayout, *out, LT_LAYOUT_BATCH_OFFSET, step);
 }
 
 static int product_describe(product *p, const fam_gemm *g, const types *t) {
   const int32_t turned = LT_OP_T, epilogue = epilogue_of(g);
   const uint64_t somewhere = 4096; /* its alignment is what is asked about */
-  int status = lt.MatmulDescCreate(&p->desc, t->compute, t->scale);
-  if (status == 0 && g->b_turned) /* the library's A is our B */
-    status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_TRANSA, &turned,
-                                       sizeof turned);
-  if (status == 0 && g->a_turned)
-    status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_TRANSB, &turned,
-                                       sizeof turned);
-  if (status == 0)
-    status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_EPILOGUE, &epilogue,
-                                       sizeof epilogue);
-  if (status == 0 && *g->row)
-    status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS_POINTER,
-                                       &somewhere, sizeof somewhere);
-  if (status == 0)
-    status =
-        make_layout(t->operand, g->a_turned ? g->k : g->m,
-                    g->a_turned ? g->m : g->k, g->batches, g->a_step, &p->a);
-  if (status == 0)
-    status =
-        make_layout(t->operand, g->b_turned ? g->n : g->k,
-                    g->b_turned ? g->k : g->n, g->batches, g->b_step, &p->b);
-  if (status == 0)
-    status = make_layout(t->result, g->m, g->n, g->batches, g->m * g->n, &p->z);
-  return status;
+  LIBRARY_TRY(lt.MatmulDescCreate(&p->desc, t->compute, t->scale));
+  if (g->b_turned) /* the library's A is our B */
+    LIBRARY_TRY(LT_SET(MatmulDesc, p->desc, LT_DESC_TRANSA, turned));
+  if (g->a_turned)
+    LIBRARY_TRY(LT_SET(MatmulDesc, p->desc, LT_DESC_TRANSB, turned));
+  LIBRARY_TRY(LT_SET(MatmulDesc, p->desc, LT_DESC_EPILOGUE, epilogue));
+  if (*g->row)
+    LIBRARY_TRY(LT_SET(MatmulDesc, p->desc, LT_DESC_BIAS_POINTER, somewhere));
+  LIBRARY_TRY(make_layout(t->operand, g->a_turned ? g->k : g->m,
+                          g->a_turned ? g->m : g->k, g->batches, g->a_step,
+                          &p->a));
+  LIBRARY_TRY(make_layout(t->operand, g->b_turned ? g->n : g->k,
+                          g->b_turned ? g->k : g->n, g->batches, g->b_step,
+                          &p->b));
+  return make_layout(t->result, g->m, g->n, g->batches, g->m * g->n, &p->z);
 }
 
 /* The library's own choice, of those that round once: sums of parts of k that it would join
@@ -191,14 +181,12 @@ static bool product_choose(product *p, const types *t) {
   const size_t most = WORKSPACE_MOST;
   int count = 0, status = lt.MatmulPreferenceCreate(&wanted);
   if (status != 0) return false;
-  status = lt.MatmulPreferenceSetAttribute(wanted, LT_PREF_WORKSPACE, &most,
-                                           sizeof most);
+  status = LT_SET(MatmulPreference, wanted, LT_PREF_WORKSPACE, most);
   if (status == 0)
-    status = lt.MatmulPreferenceSetAttribute(wanted, LT_PREF_REDUCTIONS,
-                                             &reductions, sizeof reductions);
+    status = LT_SET(MatmulPreference, wanted, LT_PREF_REDUCTIONS, reductions);
   for (int i = 0; status == 0 && i < 4; i++)
-    status = lt.MatmulPreferenceSetAttribute(wanted, LT_PREF_ALIGNMENT_A + i,
-                                             &alignment, sizeof alignment);
+    status =
+        LT_SET(MatmulPreference, wanted, LT_PREF_ALIGNMENT_A + i, alignment);
   if (status == 0)
     status = lt.MatmulAlgoGetHeuristic(p->handle, p->desc, p->b, p->a, p->z,
                                        p->z, wanted, 1, &choice, &count);

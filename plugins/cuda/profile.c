@@ -54,8 +54,7 @@ static kd_status clock_pair(kd_device *d, uint64_t *out_device,
                             uint64_t *out_host, uint64_t *out_frequency) {
   uint64_t best = UINT64_MAX, ticks = 0;
   cu_event event = NULL;
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
+  CU_ENTER(d);
   cu_result code = cu.EventCreate(&event, 0);
   pthread_mutex_lock(&d->notes_lock);
   if (code == CU_OK && !d->zero) code = set_zero(d);
@@ -72,10 +71,8 @@ static kd_status clock_pair(kd_device *d, uint64_t *out_device,
   }
   pthread_mutex_unlock(&d->notes_lock);
   if (event) cu.EventDestroy(event);
-  if (code != CU_OK) status = cuda_failed(d, code, "reading the clock");
-  cuda_leave();
   *out_frequency = 1000000000u;
-  return status;
+  return cuda_left(d, code, "reading the clock");
 }
 
 /* ---- notes ------------------------------------------------------------------------------ */
@@ -136,22 +133,18 @@ void cuda_note_end(kd_device *d, kd_stream *stream, note *n) {
 }
 
 static kd_status cuda_profile_start(kd_device *d) {
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
+  CU_ENTER(d);
   pthread_mutex_lock(&d->notes_lock);
   cu_result code = d->notes ? CU_OK : set_zero(d);
   pthread_mutex_unlock(&d->notes_lock);
-  cuda_leave();
-  if (code != CU_OK) return cuda_failed(d, code, "starting the clock");
-  atomic_store(&d->profiling, true);
-  return KD_OK;
+  if (code == CU_OK) atomic_store(&d->profiling, true);
+  return cuda_left(d, code, "starting the clock");
 }
 
 /* No command is noted from now on; the records of those that were are waited for. */
 static kd_status cuda_profile_stop(kd_device *d) {
   atomic_store(&d->profiling, false);
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
+  CU_ENTER(d);
   pthread_mutex_lock(&d->notes_lock);
   push(d, true);
   pthread_mutex_unlock(&d->notes_lock);

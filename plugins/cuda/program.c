@@ -163,9 +163,8 @@ static kd_status cuda_program_code_of(kd_device *d, const fam_key *key,
 static kd_status adopt(kd_device *d, const void *code, size_t size,
                        void **out_program) {
   loaded *l = NULL;
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
-  status = cuda_program_load(d, code, size, &l);
+  CU_ENTER(d);
+  kd_status status = cuda_program_load(d, code, size, &l);
   cuda_leave();
   if (status == KD_OK) *out_program = l;
   return status;

@@ -25,8 +25,7 @@ static kd_status cuda_stream_stream_create(kd_device *d, int32_t priority,
   int least = 0, greatest = 0;
   cu_stream queue = NULL;
   if (flags) return FAIL(KD_UNIMPLEMENTED, "stream flags 0x%x", flags);
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
+  CU_ENTER(d);
   /* the driver's urgent ones have the lower numbers */
   cu.CtxGetStreamPriorityRange(&least, &greatest);
   cu_result code =
@@ -34,12 +33,9 @@ static kd_status cuda_stream_stream_create(kd_device *d, int32_t priority,
                                   priority > 0   ? greatest
                                   : priority < 0 ? least
                                                  : (least + greatest) / 2);
-  if (code != CU_OK)
-    status = cuda_failed(d, code, "cuStreamCreateWithPriority");
-  if (status == KD_OK) {
-    status = cuda_stream_over(d, queue, false, out_stream);
-    if (status != KD_OK) cu.StreamDestroy(queue);
-  }
+  if (code != CU_OK) return cuda_left(d, code, "cuStreamCreateWithPriority");
+  kd_status status = cuda_stream_over(d, queue, false, out_stream);
+  if (status != KD_OK) cu.StreamDestroy(queue);
   cuda_leave();
   return status;
 }
@@ -54,13 +50,11 @@ static void stream_destroy(kd_stream *stream) {
 }
 
 static kd_status stream_synchronize(kd_stream *stream) {
-  kd_status status = cuda_enter(stream->common.device);
-  if (status != KD_OK) return status;
+  kd_device *d = stream->common.device;
+  CU_ENTER(d);
   cu_result code = cu.StreamSynchronize(stream->lane.queue);
-  if (code != CU_OK)
-    status = cuda_failed(stream->common.device, code, "cuStreamSynchronize");
-  cuda_leave();
-  return status == KD_OK ? cuda_lost(stream->common.device) : status;
+  kd_status status = cuda_left(d, code, "cuStreamSynchronize");
+  return status == KD_OK ? cuda_lost(d) : status;
 }
 
 const kd_stream_table cuda_streams = {
@@ -76,13 +70,10 @@ const kd_stream_table cuda_streams = {
 
 static kd_status cuda_stream_create(kd_device *d, void **out_event) {
   cu_event event = NULL;
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
+  CU_ENTER(d);
   cu_result code = cu.EventCreate(&event, CU_BLOCKING_SYNC);
-  if (code != CU_OK) status = cuda_failed(d, code, "cuEventCreate");
-  cuda_leave();
   *out_event = event;
-  return status;
+  return cuda_left(d, code, "cuEventCreate");
 }
 
 static void cuda_stream_destroy(kd_device *d, void *event) {
@@ -94,23 +85,17 @@ static void cuda_stream_destroy(kd_device *d, void *event) {
 static kd_status cuda_stream_put(kd_stream *stream, void *event,
                                  void **out_mark) {
   kd_device *d = stream->common.device;
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
+  CU_ENTER(d);
   cu_result code = cu.EventRecord(event, stream->lane.queue);
-  if (code != CU_OK) status = cuda_failed(d, code, "cuEventRecord");
-  cuda_leave();
   *out_mark = event;
-  return status;
+  return cuda_left(d, code, "cuEventRecord");
 }
 
 static kd_status cuda_stream_follow(kd_stream *stream, void *event) {
   kd_device *d = stream->common.device;
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
+  CU_ENTER(d);
   cu_result code = cu.StreamWaitEvent(stream->lane.queue, event, 0);
-  if (code != CU_OK) status = cuda_failed(d, code, "cuStreamWaitEvent");
-  cuda_leave();
-  return status;
+  return cuda_left(d, code, "cuStreamWaitEvent");
 }
 
 /* In the context. */
@@ -122,9 +107,8 @@ static kd_status state_of(kd_device *d, cu_event event) {
 }
 
 static kd_status cuda_stream_query(kd_device *d, void *event) {
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
-  status = state_of(d, event);
+  CU_ENTER(d);
+  kd_status status = state_of(d, event);
   cuda_leave();
   return status;
 }
@@ -146,24 +130,22 @@ static kd_status wait_until(kd_device *d, cu_event event, uint64_t end) {
 }
 
 static kd_status cuda_stream_wait(kd_device *d, void *event, uint64_t timeout) {
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
+  kd_status status = KD_OK;
+  CU_ENTER(d);
   if (timeout > UINT64_MAX / 4) {
-    cu_result code = cu.EventSynchronize(event);
-    if (code != CU_OK) status = cuda_failed(d, code, "work before an event");
+    status = cuda_left(d, cu.EventSynchronize(event), "work before an event");
   } else {
     status = wait_until(d, event, clock_now() + timeout);
+    cuda_leave();
   }
-  cuda_leave();
   return status == KD_OK ? cuda_lost(d) : status;
 }
 
 static kd_status cuda_stream_on_complete(kd_device *d, void *event,
                                          kd_event_callback callback,
                                          void *context) {
-  kd_status status = cuda_enter(d);
-  if (status != KD_OK) return status;
-  status = cuda_notify(d, event, callback, context);
+  CU_ENTER(d);
+  kd_status status = cuda_notify(d, event, callback, context);
   cuda_leave();
   return status;
 }

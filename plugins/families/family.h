@@ -188,6 +188,13 @@ void fam_free(fam_plan *plan);
 kd_status fam_fail(const fam_op *op, fam_plan *plan, kd_status status,
                    const char *format, ...) KD_PRINTF(4, 5);
 
+/* The same at the end of a function that plans. */
+#define FAM_REFUSE(op, plan, ...)    \
+  do {                               \
+    fam_fail(op, plan, __VA_ARGS__); \
+    return;                          \
+  } while (0)
+
 /* A new pass, or NULL after a failure. */
 fam_pass *fam_begin(fam_plan *plan, const char *kernel);
 

@@ -238,12 +238,10 @@ void fam_plan_gemm(const fam_op *op, fam_plan *plan) {
   double alpha = fam_attr_real(op, "alpha", 1);
   double beta = fam_attr_real(op, "beta", 1);
   bool scales = alpha != 1 || beta != 1;
-  if (!real && scales && !plan->float64) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED,
-             "integers with alpha or beta, without"
-             " f64");
-    return;
-  }
+  if (!real && scales && !plan->float64)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED,
+               "integers with alpha or beta, without"
+               " f64");
   bool pairs = takes_pairs(op, plan, sums, m, n) && !tb;
   const fam_work work = {
       .sums = sums,
@@ -638,11 +636,8 @@ void fam_plan_pool(const fam_op *op, fam_plan *plan) {
   window w;
   uint32_t kind = op->row->number;
   if (x->rank < 2 ||
-      !gemm_read_window(op, plan, x, y, global ? x->dims + 2 : NULL, false,
-                        &w)) {
-    fam_fail(op, plan, KD_INVALID_ARGUMENT, "needs images");
-    return;
-  }
+      !gemm_read_window(op, plan, x, y, global ? x->dims + 2 : NULL, false, &w))
+    FAM_REFUSE(op, plan, KD_INVALID_ARGUMENT, "needs images");
   for (int i = 0; i < w.space && global; i++) {
     w.stride[i] = w.dilation[i] = 1;
     w.begin[i] = w.end[i] = 0;

@@ -26,7 +26,6 @@ typedef struct fam_driver {
   /* The pass in the device's language; host->release frees it. */
   char *(*source)(const kd_host *host, const fam_dialect *dialect,
                   const fam_pass *pass);
-  uint64_t (*buffer_size)(const kd_buffer *buffer);
   /* Whether a pass can be compiled at all; NULL: all can. */
   kd_status (*can)(kd_device *device, const fam_pass *pass);
   /* Prepares a pass for launches; called once per pass. */
@@ -47,23 +46,24 @@ typedef struct fam_driver {
   void (*range)(const char *name);
 } fam_driver;
 
-/* The plugin's; the same for as long as the device is open. */
-const fam_driver *fam_driver_of(const kd_device *device);
+/* A plugin's kd_device begins with its driver, and its kd_buffer with the size. */
+static inline const fam_driver *fam_driver_of(const kd_device *device) {
+  return (const fam_driver *)(const void *)device;
+}
+static inline uint64_t fam_size_of(const kd_buffer *buffer) {
+  return *(const uint64_t *)(const void *)buffer;
+}
 
 /* The option "tiles" (auto, on, off): whether groups share tiles in local memory;
  * auto: as `prefer`. */
 bool fam_tiles(const kd_host *host, bool prefer);
 /* Whether it leaves the choice to the device's facts. */
 bool fam_tiles_are_free(const kd_host *host);
-#define FAM_TILES_OPTION                                               \
-  {                                                                    \
-    .struct_size = sizeof(kd_option_def), .name = "tiles",             \
-    .choices = "auto|on|off", .default_value = "auto",                 \
-    .doc =                                                             \
-        "Products go through tiles in the memory that a group shares;" \
-        " auto: where that is faster, and through registers alone on"  \
-        " processors; off: through neither.",                          \
-  }
+#define FAM_TILES_OPTION                                                \
+  OPTION("tiles", "auto|on|off", "auto",                                \
+         "Products go through tiles in the memory that a group shares;" \
+         " auto: where that is faster, and through registers alone on"  \
+         " processors; off: through neither.")
 
 /* kd_plugin.run_begin */
 void fam_run_begin(kd_device *device, uint64_t correlation);
@@ -73,5 +73,20 @@ extern const kd_kernel_def fam_kernels[FAM_ROW_COUNT];
 
 /* For kd_plugin.regions: chains of elementwise ops, each compiled as one kernel. */
 extern const kd_region_table fam_regions;
+
+/* What such plugins have in common in their kd_plugin; `prefix` is that of their tables. */
+#define FAM_PLUGIN(plugin, prefix)                                             \
+  .struct_size = sizeof(kd_plugin), .abi_version = KD_ABI_VERSION,             \
+  .opset = KD_OPSET, .name = #plugin, .vendor = "Keel", .version = "0.1.0",    \
+  .open = plugin##_plugin_open, .close = plugin##_plugin_close,                \
+  .device_count = plugin##_device_count, .device_info = plugin##_device_info,  \
+  .space = plugin##_space, .property = plugin##_property,                      \
+  .device_open = plugin##_device_open, .device_close = plugin##_device_close,  \
+  .run_begin = fam_run_begin, .extension = plugin##_extension,                 \
+  .memory = &prefix##_memory, .regions = &fam_regions, .kernels = fam_kernels, \
+  .kernel_count = FAM_ROW_COUNT, .streams = &prefix##_streams,                 \
+  .events = &fam_events, .capture = &fam_captures,                             \
+  .profile = &prefix##_profile, .options = options,                            \
+  .option_count = sizeof options / sizeof *options
 
 #endif /* KEEL_FAMILIES_INSTANCE_H */

@@ -307,10 +307,8 @@ void fam_plan_cast(const fam_op *op, fam_plan *plan) {
   kd_dtype from = op->in[0].dtype, to = op->out[0].dtype;
   bool real =
       fam_is_float(from) || onnx_small_float_of(from) || from == KD_F8E8M0;
-  if (to == KD_U32 && !plan->int64 && real) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "to u32, without i64");
-    return;
-  }
+  if (to == KD_U32 && !plan->int64 && real)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "to u32, without i64");
   if (fam_small_cast(op, plan)) return;
   const char *text = fam_cast_of(from, to);
   fam_map_begin(&map, op);
@@ -346,10 +344,8 @@ static void quantised(const fam_op *op, fam_plan *plan, const char *with_zero,
     axis = fam_axis(op, plan, fam_attr(op, "axis", 1), x->rank);
   else
     block = 0;
-  if (block && x->dims[axis] % block) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "a last block that is shorter");
-    return;
-  }
+  if (block && x->dims[axis] % block)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "a last block that is shorter");
   for (uint32_t d = 0; d < x->rank; d++) {
     dims[to++] = block && d == axis ? x->dims[d] / block : x->dims[d];
     if (block && d == axis) dims[to++] = block;
@@ -377,10 +373,8 @@ static void quantised(const fam_op *op, fam_plan *plan, const char *with_zero,
 void fam_plan_quantize(const fam_op *op, fam_plan *plan) {
   kd_dtype by = (kd_dtype)fam_attr(op, "precision", KD_NONE);
   if (!by) by = op->in[1].dtype;
-  if (by != KD_F32) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "divided as %s", kd_dtype_name(by));
-    return;
-  }
+  if (by != KD_F32)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "divided as %s", kd_dtype_name(by));
   if (fam_small_quantize(op, plan)) return;
   quantised(op, plan,
             "FN(fmax)(LOW, FN(fmin)(HIGH, FN(rint)(CAST(V, x) / CAST(V, y)) +"
@@ -391,10 +385,8 @@ void fam_plan_quantize(const fam_op *op, fam_plan *plan) {
 void fam_plan_dequantize(const fam_op *op, fam_plan *plan) {
   kd_dtype from = op->in[0].dtype;
   if (fam_small_dequantize(op, plan)) return;
-  if (from == KD_I32 && !plan->float64) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "of i32, without f64");
-    return;
-  }
+  if (from == KD_I32 && !plan->float64)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "of i32, without f64");
   quantised(op, plan, "(CAST(V, x) - CAST(V, z)) * CAST(V, y)",
             "CAST(V, x) * CAST(V, y)");
 }
@@ -483,10 +475,8 @@ bool fam_term_of(const fam_op *op, fam_plan *plan, fam_term *out_term) {
 /* Statistics are given: what inference needs. */
 void fam_plan_batch_norm(const fam_op *op, fam_plan *plan) {
   fam_map map;
-  if (fam_attr(op, "training_mode", 0) || op->in[0].rank < 2) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "training, or no channels");
-    return;
-  }
+  if (fam_attr(op, "training_mode", 0) || op->in[0].rank < 2)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "training, or no channels");
   fam_map_begin(&map, op);
   fam_map_broadcast(&map, &op->in[0]);
   for (uint32_t i = 1; i < 5; i++)
@@ -510,10 +500,8 @@ static void use_scalar(const fam_op *op, fam_plan *plan, fam_pass *pass,
   uint64_t word = 0;
   snprintf(low, sizeof low, "%s_LOW", name);
   snprintf(high, sizeof high, "%s_HIGH", name);
-  if (!op->in[input].data) {
-    fam_fail(op, plan, KD_INTERNAL, "input %u is not on the host", input);
-    return;
-  }
+  if (!op->in[input].data)
+    FAM_REFUSE(op, plan, KD_INTERNAL, "input %u is not on the host", input);
   memcpy(&word, op->in[input].data, kd_dtype_size(type));
   if (type == KD_I32 || type == KD_I16 || type == KD_I8)
     word = (uint64_t)(int64_t)fam_host_real(&op->in[input], 0);
@@ -532,10 +520,8 @@ static void use_scalar(const fam_op *op, fam_plan *plan, fam_pass *pass,
 void fam_plan_range(const fam_op *op, fam_plan *plan) {
   fam_map map;
   kd_dtype type = op->in[0].dtype;
-  if (type == KD_F16 || type == KD_BF16) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "of %s", kd_dtype_name(type));
-    return;
-  }
+  if (type == KD_F16 || type == KD_BF16)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "of %s", kd_dtype_name(type));
   fam_map_begin(&map, op);
   fam_pass *pass =
       fam_map_pass(plan, &map, type, "START + CAST(V, ELEMENT) * DELTA");
@@ -549,10 +535,7 @@ void fam_plan_constant(const fam_op *op, fam_plan *plan) {
   kd_tensor value;
   kd_dtype bits = fam_bits(op->out[0].dtype);
   uint64_t word = 0;
-  if (bits == KD_C128) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "of 16 bytes");
-    return;
-  }
+  if (bits == KD_C128) FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "of 16 bytes");
   if (op->host->node->attr_tensor(op->node, "value", &value) == KD_OK)
     memcpy(&word, value.data, kd_dtype_size(bits));
   fam_map_begin(&map, op);
@@ -579,10 +562,8 @@ void fam_plan_trilu(const fam_op *op, fam_plan *plan) {
   fam_map map;
   int64_t k = 0;
   const fam_tensor *x = &op->in[0];
-  if (x->rank < 2) {
-    fam_fail(op, plan, KD_INVALID_ARGUMENT, "needs rows and columns");
-    return;
-  }
+  if (x->rank < 2)
+    FAM_REFUSE(op, plan, KD_INVALID_ARGUMENT, "needs rows and columns");
   if (fam_host_ints(op, plan, 1, &k, 1) < 0) return;
   if (k > INT32_MAX) k = INT32_MAX; /* past every diagonal */
   if (k < -INT32_MAX) k = -INT32_MAX;

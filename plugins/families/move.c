@@ -173,14 +173,10 @@ void fam_plan_pad(const fam_op *op, fam_plan *plan) {
   int64_t count = fam_host_ints(op, plan, 1, pads, 2 * KD_MAX_RANK);
   int64_t named = fam_host_ints(op, plan, 3, axes, KD_MAX_RANK);
   if (count < 0 || named < 0) return;
-  if (!padded && !constant) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "mode is not known");
-    return;
-  }
-  if (!constant && !x->count && y->count) {
-    fam_fail(op, plan, KD_INVALID_ARGUMENT, "there is nothing to pad with");
-    return;
-  }
+  if (!padded && !constant)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "mode is not known");
+  if (!constant && !x->count && y->count)
+    FAM_REFUSE(op, plan, KD_INVALID_ARGUMENT, "there is nothing to pad with");
   for (int64_t i = 0; i < count / 2; i++)
     begin[fam_axis(op, plan, i < named ? axes[i] : i, x->rank)] = pads[i];
   strided_packed(x->dims, x->rank, packed);
@@ -205,12 +201,10 @@ void fam_plan_pad(const fam_op *op, fam_plan *plan) {
 void fam_plan_reverse_sequence(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0];
   bool second = fam_attr(op, "batch_axis", 1) != 0;
-  if (x->rank < 2 || op->in[1].count != x->dims[second ? 1 : 0]) {
-    fam_fail(op, plan, KD_INVALID_ARGUMENT,
-             "one length is needed for each"
-             " batch");
-    return;
-  }
+  if (x->rank < 2 || op->in[1].count != x->dims[second ? 1 : 0])
+    FAM_REFUSE(op, plan, KD_INVALID_ARGUMENT,
+               "one length is needed for each"
+               " batch");
   kd_dtype bits = fam_bits(x->dtype);
   fam_pass *pass = fam_begin(plan, "reverse_sequence");
   fam_define(pass, "BATCH_SECOND", "%d", second);
@@ -296,10 +290,8 @@ void fam_plan_gather_nd(const fam_op *op, fam_plan *plan) {
   int64_t batches = fam_product(x->dims, 0, batch_dims);
   int64_t tuples = depth ? indices->count / depth : 0;
   kd_dtype bits = fam_bits(x->dtype);
-  if (!depth && op->out[0].count) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "tuples of nothing");
-    return;
-  }
+  if (!depth && op->out[0].count)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "tuples of nothing");
   if (!indices_fit(op, plan, x->dims + batch_dims, depth)) return;
   fam_pass *pass = fam_begin(plan, "gather_nd");
   fam_items(plan, pass, op->out[0].count);

@@ -19,12 +19,56 @@ typedef struct shape {
 } shape;
 
 struct kd_node {
-  const char *op;
+  char op[24];
   shape in[6], out[3];
   /* an integer attribute that is 1, or a string that is Relu */
-  const char *flag;
+  char flag[16];
   int64_t axes[2]; /* value of input 1 where it has one element: a constant */
 };
+
+/* Numbers, with a comma between; returns what follows. */
+static const char *read_numbers(const char *text, int64_t *out,
+                                uint32_t *out_count) {
+  char *end = NULL;
+  *out_count = 0;
+  for (;; text = end + 1) {
+    int64_t number = strtoll(text, &end, 10);
+    if (end == text) return text;
+    out[(*out_count)++] = number;
+    if (*end != ',') return end;
+  }
+}
+
+/* A node as text: its op, its flag where it has one, types of inputs, and behind an arrow those of
+ * outputs; of type T: `type`; behind a =, the axes. */
+static kd_node read_node(const char *text, kd_dtype type) {
+  kd_node node = {.op = ""};
+  shape *at = node.in;
+  for (size_t size; *text; text += size + strspn(text + size, " ")) {
+    size = strcspn(text, " ");
+    size_t name = strcspn(text, " [");
+    if (name == size) { /* no type */
+      if (*text == '-')
+        at = node.out;
+      else if (!*node.op)
+        memcpy(node.op, text, name);
+      else
+        memcpy(node.flag, text, name);
+      continue;
+    }
+    at->dtype = type;
+    for (uint32_t i = 1; i < KD_DTYPE_COUNT; i++) {
+      const char *known = kd_dtype_name((kd_dtype)i);
+      if (strlen(known) == name && !memcmp(known, text, name))
+        at->dtype = (kd_dtype)i;
+    }
+    const char *end = read_numbers(text + name + 1, at->dims, &at->rank);
+    uint32_t count = 0;
+    if (end[1] == '=') read_numbers(end + 2, node.axes, &count);
+    at++;
+  }
+  return node;
+}
 
 static const char *node_op(const kd_node *node) {
   return node->op;
@@ -69,7 +113,7 @@ static kd_status constant(const kd_node *node, uint32_t index, kd_tensor *out) {
 }
 
 static int64_t attr_int(const kd_node *node, const char *name, int64_t other) {
-  return node->flag && !strcmp(node->flag, name) ? 1 : other;
+  return !strcmp(node->flag, name) ? 1 : other;
 }
 
 static float attr_float(const kd_node *node, const char *name, float other) {
@@ -80,7 +124,7 @@ static float attr_float(const kd_node *node, const char *name, float other) {
 
 static const char *attr_string(const kd_node *node, const char *name,
                                const char *other) {
-  return node->flag && !strcmp(node->flag, name) ? "Relu" : other;
+  return !strcmp(node->flag, name) ? "Relu" : other;
 }
 
 static int64_t attr_ints(const kd_node *node, const char *name,
@@ -122,6 +166,19 @@ static kd_status nodes_fail(kd_status code, const char *format, ...) {
   return code;
 }
 
+static void nodes_log(const kd_host *self, uint32_t level, const char *format,
+                      ...) KD_PRINTF(3, 4);
+static void nodes_log(const kd_host *self, uint32_t level, const char *format,
+                      ...) {
+  va_list args;
+  (void)self;
+  (void)level;
+  va_start(args, format);
+  vfprintf(stderr, format, args);
+  va_end(args);
+  fputc('\n', stderr);
+}
+
 static kd_status fail_text(kd_status code, const char *text) {
   return nodes_fail(code, "%s", text);
 }
@@ -138,12 +195,13 @@ static const kd_node_table table = {.struct_size = sizeof table,
                                     .attr_string = attr_string,
                                     .attr_ints = attr_ints,
                                     .attr_tensor = attr_tensor};
-static const kd_host host = {.struct_size = sizeof host,
-                             .fail = nodes_fail,
-                             .fail_text = fail_text,
-                             .allocate = nodes_allocate,
-                             .release = nodes_release,
-                             .node = &table};
+const kd_host fam_plain_host = {.struct_size = sizeof(kd_host),
+                                .fail = nodes_fail,
+                                .fail_text = fail_text,
+                                .log = nodes_log,
+                                .allocate = nodes_allocate,
+                                .release = nodes_release,
+                                .node = &table};
 
 /* ---- sources ------------------------------------------------------------------------ */
 
@@ -169,18 +227,19 @@ static void write_node(walk *all, const kd_node *node) {
     all->stopped = true;
     if (!plan) return;
     memset(&op, 0, sizeof op);
-    plan->host = &host;
+    plan->host = &fam_plain_host;
     plan->float64 = plan->int64 = true;
     plan->shared = (way & 1) != 0;
     plan->vec4 = plan->crowds = (way & 2) != 0;
-    if (fam_read(&op, &host, node, row, NULL) != KD_OK ||
+    if (fam_read(&op, &fam_plain_host, node, row, NULL) != KD_OK ||
         fam_make(plan, &op, row) != KD_OK) {
       fprintf(stderr, "%s makes no plan\n", node->op);
     } else {
       all->stopped = false;
     }
     for (uint32_t i = 0; i < plan->count && !all->stopped; i++) {
-      char *source = all->source(&host, &all->dialect, &plan->passes[i]);
+      char *source =
+          all->source(&fam_plain_host, &all->dialect, &plan->passes[i]);
       all->stopped = !source || !all->take(all->context, source);
       free(source);
     }
@@ -191,178 +250,84 @@ static void write_node(walk *all, const kd_node *node) {
 
 /* ---- which ------------------------------------------------------------------------------ */
 
-#define X2(type) \
-  {              \
-    type, 2, {   \
-      4, 5       \
-    }            \
-  }
-#define ROW(type) \
-  {               \
-    type, 1, {    \
-      5           \
-    }             \
-  }
-#define ONE(type) \
-  {               \
-    type, 1, {    \
-      1           \
-    }             \
-  }
-#define SCALAR(type) \
-  {                  \
-    type, 0, {       \
-      0              \
-    }                \
-  }
-#define IMAGE    \
-  {              \
-    KD_F32, 4, { \
-      1, 3, 8, 8 \
-    }            \
-  }
-#define FILTERS  \
-  {              \
-    KD_F32, 4, { \
-      4, 3, 3, 3 \
-    }            \
-  }
-#define RESULT   \
-  {              \
-    KD_F32, 4, { \
-      1, 4, 6, 6 \
-    }            \
-  }
-#define WIDE     \
-  {              \
-    KD_F32, 2, { \
-      4, 1000    \
-    }            \
-  }
-#define WIDE_ROW \
-  {              \
-    KD_F32, 1, { \
-      1000       \
-    }            \
-  }
-
-static const kd_node others[] = {
-    {"Gelu", {X2(KD_F32)}, {X2(KD_F32)}, NULL, {0}},
-    {"Not", {X2(KD_BOOL)}, {X2(KD_BOOL)}, NULL, {0}},
-    {"Clip",
-     {X2(KD_F32), SCALAR(KD_F32), SCALAR(KD_F32)},
-     {X2(KD_F32)},
-     NULL,
-     {0}},
-    {"Pow", {X2(KD_F32), SCALAR(KD_F32)}, {X2(KD_F32)}, NULL, {0}},
-    {"Where", {X2(KD_BOOL), X2(KD_F32), X2(KD_F32)}, {X2(KD_F32)}, NULL, {0}},
-    {"Where",
-     {X2(KD_BOOL), X2(KD_F32), SCALAR(KD_F32)},
-     {X2(KD_F32)},
-     NULL,
-     {0}},
-    {"Cast", {X2(KD_F32)}, {X2(KD_I64)}, NULL, {0}},
-    {"Cast", {X2(KD_I64)}, {X2(KD_F32)}, NULL, {0}},
-    {"Cast", {X2(KD_F32)}, {X2(KD_F16)}, NULL, {0}},
-    {"Cast", {X2(KD_F16)}, {X2(KD_F32)}, NULL, {0}},
-    {"Cast", {X2(KD_BOOL)}, {X2(KD_F32)}, NULL, {0}},
-    {"Cast", {X2(KD_F32)}, {X2(KD_F8E4M3FN)}, NULL, {0}},
-    {"Cast", {X2(KD_F8E5M2FNUZ)}, {X2(KD_F16)}, NULL, {0}},
-    {"Cast", {X2(KD_F32)}, {X2(KD_F8E8M0)}, NULL, {0}},
-    {"Cast", {X2(KD_I64)}, {X2(KD_I4)}, NULL, {0}},
-    {"Cast", {X2(KD_U2)}, {X2(KD_F32)}, NULL, {0}},
-    {"QuantizeLinear",
-     {X2(KD_F32), SCALAR(KD_F32), SCALAR(KD_F8E4M3FN)},
-     {X2(KD_F8E4M3FN)},
-     NULL,
-     {0}},
-    {"QuantizeLinear", {X2(KD_F32), SCALAR(KD_F32)}, {X2(KD_I4)}, NULL, {0}},
-    {"DequantizeLinear",
-     {X2(KD_U4), SCALAR(KD_F32), SCALAR(KD_U4)},
-     {X2(KD_F32)},
-     NULL,
-     {0}},
-    {"MatMul",
-     {X2(KD_F32), {KD_F32, 2, {5, 6}}},
-     {{KD_F32, 2, {4, 6}}},
-     NULL,
-     {0}},
-    {"MatMul", {ONE(KD_F32), ONE(KD_F32)}, {SCALAR(KD_F32)}, NULL, {0}},
-    {"Gemm",
-     {X2(KD_F32), {KD_F32, 2, {5, 6}}, {KD_F32, 1, {6}}},
-     {{KD_F32, 2, {4, 6}}},
-     NULL,
-     {0}},
-    {"Gemm",
-     {X2(KD_F32), {KD_F32, 2, {6, 5}}, {KD_F32, 1, {6}}},
-     {{KD_F32, 2, {4, 6}}},
-     "transB",
-     {0}},
-    {"Conv", {IMAGE, FILTERS}, {RESULT}, NULL, {0}},
-    {"Conv", {IMAGE, FILTERS, {KD_F32, 1, {4}}}, {RESULT}, NULL, {0}},
-    {"FusedConv",
-     {IMAGE, FILTERS, {KD_F32, 1, {4}}},
-     {RESULT},
-     "activation",
-     {0}},
-    {"FusedConv",
-     {IMAGE, FILTERS, {KD_F32, 1, {4}}, RESULT},
-     {RESULT},
-     "activation",
-     {0}},
-    {"FusedConv",
-     {IMAGE, FILTERS, {KD_F32, 1, {4}}, RESULT},
-     {RESULT},
-     NULL,
-     {0}},
-    {"GlobalAveragePool", {IMAGE}, {{KD_F32, 4, {1, 3, 1, 1}}}, NULL, {0}},
-    {"GlobalMaxPool", {IMAGE}, {{KD_F32, 4, {1, 3, 1, 1}}}, NULL, {0}},
-    {"Softmax", {X2(KD_F32)}, {X2(KD_F32)}, NULL, {0}},
-    {"Softmax", {WIDE}, {WIDE}, NULL, {0}},
-    {"LogSoftmax", {X2(KD_F32)}, {X2(KD_F32)}, NULL, {0}},
-    {"LogSoftmax", {WIDE}, {WIDE}, NULL, {0}},
-    {"LayerNormalization",
-     {X2(KD_F32), ROW(KD_F32), ROW(KD_F32)},
-     {X2(KD_F32)},
-     NULL,
-     {0}},
-    {"LayerNormalization", {WIDE, WIDE_ROW, WIDE_ROW}, {WIDE}, NULL, {0}},
-    {"BatchNormalization",
-     {IMAGE,
-      {KD_F32, 1, {3}},
-      {KD_F32, 1, {3}},
-      {KD_F32, 1, {3}},
-      {KD_F32, 1, {3}}},
-     {IMAGE},
-     NULL,
-     {0}},
-    {"ArgMax", {X2(KD_F32)}, {{KD_I64, 2, {1, 5}}}, NULL, {0}},
-    {"Gather", {X2(KD_F32), ROW(KD_I64)}, {{KD_F32, 2, {5, 5}}}, NULL, {0}},
+static const char *const others[] = {
+    "Gelu f32[4,5] -> f32[4,5]",
+    "Not bool[4,5] -> bool[4,5]",
+    "Clip f32[4,5] f32[] f32[] -> f32[4,5]",
+    "Pow f32[4,5] f32[] -> f32[4,5]",
+    "Where bool[4,5] f32[4,5] f32[4,5] -> f32[4,5]",
+    "Where bool[4,5] f32[4,5] f32[] -> f32[4,5]",
+    "Cast f32[4,5] -> i64[4,5]",
+    "Cast i64[4,5] -> f32[4,5]",
+    "Cast f32[4,5] -> f16[4,5]",
+    "Cast f16[4,5] -> f32[4,5]",
+    "Cast bool[4,5] -> f32[4,5]",
+    "Cast f32[4,5] -> f8e4m3fn[4,5]",
+    "Cast f8e5m2fnuz[4,5] -> f16[4,5]",
+    "Cast f32[4,5] -> f8e8m0[4,5]",
+    "Cast i64[4,5] -> i4[4,5]",
+    "Cast u2[4,5] -> f32[4,5]",
+    "QuantizeLinear f32[4,5] f32[] f8e4m3fn[] -> f8e4m3fn[4,5]",
+    "QuantizeLinear f32[4,5] f32[] -> i4[4,5]",
+    "DequantizeLinear u4[4,5] f32[] u4[] -> f32[4,5]",
+    "MatMul f32[4,5] f32[5,6] -> f32[4,6]",
+    "MatMul f32[1] f32[1] -> f32[]",
+    "Gemm f32[4,5] f32[5,6] f32[6] -> f32[4,6]",
+    "Gemm transB f32[4,5] f32[6,5] f32[6] -> f32[4,6]",
+    "Conv f32[1,3,8,8] f32[4,3,3,3] -> f32[1,4,6,6]",
+    "Conv f32[1,3,8,8] f32[4,3,3,3] f32[4] -> f32[1,4,6,6]",
+    "FusedConv activation f32[1,3,8,8] f32[4,3,3,3] f32[4] -> f32[1,4,6,6]",
+    "FusedConv activation f32[1,3,8,8] f32[4,3,3,3] f32[4] f32[1,4,6,6] -> "
+    "f32[1,4,6,6]",
+    "FusedConv f32[1,3,8,8] f32[4,3,3,3] f32[4] f32[1,4,6,6] -> f32[1,4,6,6]",
+    "GlobalAveragePool f32[1,3,8,8] -> f32[1,3,1,1]",
+    "GlobalMaxPool f32[1,3,8,8] -> f32[1,3,1,1]",
+    "Softmax f32[4,5] -> f32[4,5]",
+    "Softmax f32[4,1000] -> f32[4,1000]",
+    "LogSoftmax f32[4,5] -> f32[4,5]",
+    "LogSoftmax f32[4,1000] -> f32[4,1000]",
+    "LayerNormalization f32[4,5] f32[5] f32[5] -> f32[4,5]",
+    "LayerNormalization f32[4,1000] f32[1000] f32[1000] -> f32[4,1000]",
+    "BatchNormalization f32[1,3,8,8] f32[3] f32[3] f32[3] f32[3] -> "
+    "f32[1,3,8,8]",
+    "ArgMax f32[4,5] -> i64[1,5]",
+    "Gather f32[4,5] i64[5] -> f32[5,5]",
 };
 
 /* Ops that only move: flat, by strides, into a part. */
-static void write_moves(walk *all, kd_dtype type) {
-  const kd_node moves[] = {
-      {"Transpose", {X2(type)}, {{type, 2, {5, 4}}}, NULL, {0}},
-      {"Expand", {X2(type), {KD_I64, 1, {2}}}, {X2(type)}, NULL, {4, 5}},
-      {"Concat", {X2(type), X2(type)}, {{type, 2, {8, 5}}}, NULL, {0}},
-      {"Concat", {X2(type), X2(type)}, {{type, 2, {4, 10}}}, "axis", {0}},
-  };
-  for (size_t i = 0; i < sizeof moves / sizeof *moves; i++)
-    write_node(all, &moves[i]);
+static const char *const moves[] = {
+    "Transpose T[4,5] -> T[5,4]",
+    "Expand T[4,5] i64[2]=4,5 -> T[4,5]",
+    "Concat T[4,5] T[4,5] -> T[8,5]",
+    "Concat axis T[4,5] T[4,5] -> T[4,10]",
+};
+
+static void write_text(walk *all, const char *text, kd_dtype type) {
+  const kd_node node = read_node(text, type);
+  write_node(all, &node);
+}
+
+/* A row of elementwise.def, or of reductions. */
+static void write_op(walk *all, const fam_row *row, const char *types,
+                     kd_dtype type) {
+  char text[128];
+  snprintf(text, sizeof text, "%s %s", row->op, types);
+  write_text(all, text, type);
 }
 
 static void write_elementwise(walk *all, const fam_row *row, kd_dtype type) {
   static const char *const compares[] = {"Equal", "Greater", "Less",
                                          "GreaterOrEqual", "LessOrEqual"};
-  kd_dtype out = type;
+  bool compare = false;
   for (size_t i = 0; i < sizeof compares / sizeof *compares; i++)
-    if (!strcmp(row->op, compares[i])) out = KD_BOOL;
-  const kd_node nodes[] = {
-      {row->op, {X2(type), X2(type)}, {X2(out)}, NULL, {0}},
-      {row->op, {X2(type), ROW(type)}, {X2(out)}, NULL, {0}}};
-  write_node(all, &nodes[0]);
-  if (row->plan == fam_plan_binary) write_node(all, &nodes[1]);
+    compare |= !strcmp(row->op, compares[i]);
+  write_op(all, row,
+           compare ? "T[4,5] T[4,5] -> bool[4,5]" : "T[4,5] T[4,5] -> T[4,5]",
+           type);
+  if (row->plan == fam_plan_binary)
+    write_op(all, row,
+             compare ? "T[4,5] T[5] -> bool[4,5]" : "T[4,5] T[5] -> T[4,5]",
+             type);
 }
 
 /* Whether the row's op takes floats and is no bit operation. */
@@ -387,21 +352,15 @@ bool fam_each_source(const fam_dialect *dialect,
     for (size_t k = 0; k < sizeof ints / sizeof *ints; k++)
       if (!strcmp(row->op, ints[k])) write_elementwise(all, row, KD_I64);
     if (row->plan == fam_plan_reduce) {
-      const kd_node nodes[] = {
-          {row->op,
-           {X2(KD_F32), ONE(KD_I64)},
-           {{KD_F32, 2, {4, 1}}},
-           NULL,
-           {1}},
-          {row->op, {WIDE, ONE(KD_I64)}, {{KD_F32, 2, {4, 1}}}, NULL, {1}}};
-      write_node(all, &nodes[0]);
-      write_node(all, &nodes[1]);
+      write_op(all, row, "f32[4,5] i64[1]=1 -> f32[4,1]", KD_F32);
+      write_op(all, row, "f32[4,1000] i64[1]=1 -> f32[4,1]", KD_F32);
     }
   }
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    write_node(all, &others[i]);
+    write_text(all, others[i], KD_F32);
   static const kd_dtype moved[] = {KD_U8, KD_F16, KD_F32, KD_I64};
   for (size_t i = 0; i < 4; i++)
-    write_moves(all, moved[i]);
+    for (size_t k = 0; k < sizeof moves / sizeof *moves; k++)
+      write_text(all, moves[k], moved[i]);
   return !all->stopped;
 }

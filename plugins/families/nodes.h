@@ -5,6 +5,9 @@
 
 #include "families/dialect.h"
 
+/* A host, as far as plans and compilers need one: memory, and errors and logs on stderr. */
+extern const kd_host fam_plain_host;
+
 /* Calls `take` with each source that `source` writes, some more than once; ends where it
  * returns false. Returns whether all were taken. */
 bool fam_each_source(const fam_dialect *dialect,

@@ -166,17 +166,12 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   bool logs = !strncmp(op->row->op, "ReduceLog", 9);
   bool rooted = logs || !strcmp(op->row->op, "ReduceL2");
   if (rooted && !real) {
-    if (!plan->float64) {
-      fam_fail(op, plan, KD_UNIMPLEMENTED, "needs f64");
-      return;
-    }
+    if (!plan->float64) FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "needs f64");
     compute = KD_F64;
   }
-  if (!real && !rooted && !plan->int64) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED,
-             "integers, without i64 to sum them in");
-    return;
-  }
+  if (!real && !rooted && !plan->int64)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED,
+               "integers, without i64 to sum them in");
   if (logs && !fam_need_math(op, plan, compute)) return;
   if (!read_axes(op, plan, gone)) return;
   bool any =
@@ -359,10 +354,8 @@ void fam_plan_cum_sum(const fam_op *op, fam_plan *plan) {
 void fam_plan_top_k(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0];
   uint32_t axis = fam_axis(op, plan, fam_attr(op, "axis", -1), x->rank);
-  if (op->out_count < 2 || !op->out[0].dtype || !op->out[1].dtype) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "with one output");
-    return;
-  }
+  if (op->out_count < 2 || !op->out[0].dtype || !op->out[1].dtype)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "with one output");
   fam_pass *pass = fam_begin(plan, "top_k");
   define_order(pass, fam_attr(op, "largest", 1) ? "descending" : "ascending");
   axis_lines(op, plan, pass, axis);
@@ -398,10 +391,8 @@ void fam_plan_layer_norm(const fam_op *op, fam_plan *plan) {
   for (uint32_t d = axis; d < x->rank; d++)
     gone[d] = true;
   for (uint32_t i = 1; i < 3; i++)
-    if (fam_has(op, i) && op->in[i].count != count && op->in[i].count != 1) {
-      fam_fail(op, plan, KD_UNIMPLEMENTED, "a scale that is broadcast");
-      return;
-    }
+    if (fam_has(op, i) && op->in[i].count != count && op->in[i].count != 1)
+      FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "a scale that is broadcast");
   fam_pass *pass = begin_norm(op, plan, 0, gone);
   fam_real(pass, "EPSILON", fam_attr_real(op, "epsilon", 1e-5));
   fam_define(pass, "SCALE_AT", op->in[1].count == 1 ? "0" : "i");
@@ -438,12 +429,10 @@ void fam_plan_instance_norm(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0];
   bool gone[KD_MAX_RANK] = {false};
   if (x->rank < 2 || op->in[1].count != x->dims[1] ||
-      op->in[2].count != x->dims[1]) {
-    fam_fail(op, plan, KD_INVALID_ARGUMENT,
-             "scale and B need one element a"
-             " channel");
-    return;
-  }
+      op->in[2].count != x->dims[1])
+    FAM_REFUSE(op, plan, KD_INVALID_ARGUMENT,
+               "scale and B need one element a"
+               " channel");
   for (uint32_t d = 2; d < x->rank; d++)
     gone[d] = true;
   fam_pass *pass = begin_norm(op, plan, 0, gone);
@@ -490,10 +479,8 @@ void fam_plan_lp_norm(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0];
   bool gone[KD_MAX_RANK] = {false};
   int64_t p = fam_attr(op, "p", 2);
-  if (p != 1 && p != 2) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "p is %lld", (long long)p);
-    return;
-  }
+  if (p != 1 && p != 2)
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "p is %lld", (long long)p);
   gone[fam_axis(op, plan, fam_attr(op, "axis", -1), x->rank)] = true;
   begin_norm(op, plan, p == 1 ? 2 : 3, gone);
 }
@@ -501,10 +488,8 @@ void fam_plan_lp_norm(const fam_op *op, fam_plan *plan) {
 void fam_plan_lrn(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0];
   int64_t size = fam_attr(op, "size", 1);
-  if (x->rank < 2 || size < 1) {
-    fam_fail(op, plan, KD_INVALID_ARGUMENT, "needs channels and a size");
-    return;
-  }
+  if (x->rank < 2 || size < 1)
+    FAM_REFUSE(op, plan, KD_INVALID_ARGUMENT, "needs channels and a size");
   if (!fam_need_math(op, plan, wide_type(x->dtype))) return;
   fam_pass *pass = fam_begin(plan, "lrn");
   fam_define(pass, "V", "%s", kd_dtype_name(wide_type(x->dtype)));

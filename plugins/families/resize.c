@@ -143,16 +143,11 @@ void fam_plan_resize(const fam_op *op, fam_plan *plan) {
       fam_rule(op, "coordinate_transformation_mode", "half_pixel", places);
   const char *nearest =
       fam_rule(op, "nearest_mode", "round_prefer_floor", roundings);
-  if (!weights[mode].mode || !place || !nearest ||
-      fam_attr(op, "antialias", 0)) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "this mode");
-    return;
-  }
+  if (!weights[mode].mode || !place || !nearest || fam_attr(op, "antialias", 0))
+    FAM_REFUSE(op, plan, KD_UNIMPLEMENTED, "this mode");
   if (!read_axes(op, plan, crop, axes)) return;
-  if (!x->count && y->count) {
-    fam_fail(op, plan, KD_INVALID_ARGUMENT, "there is nothing to resize");
-    return;
-  }
+  if (!x->count && y->count)
+    FAM_REFUSE(op, plan, KD_INVALID_ARGUMENT, "there is nothing to resize");
   int64_t taps = weights[mode].taps;
   for (uint32_t d = 0; d < x->rank; d++)
     if (axes[d].moved) boxes *= taps;

@@ -88,10 +88,9 @@ static void bytes(fam_script *s, const void *data, uint64_t size) {
   fwrite(zeros, 1, (size_t)(-size % 8), s->file);
 }
 
-static void buffer(fam_script *s, const fam_driver *driver,
-                   const fam_command *m, uint32_t at) {
+static void buffer(fam_script *s, const fam_command *m, uint32_t at) {
   word(s, (uint64_t)(uintptr_t)m->buffers[at]);
-  word(s, m->buffers[at] ? driver->buffer_size(m->buffers[at]) : 0);
+  word(s, m->buffers[at] ? fam_size_of(m->buffers[at]) : 0);
   word(s, m->offsets[at]);
 }
 
@@ -135,18 +134,17 @@ static void script_launch(fam_script *s, const fam_driver *driver,
   bytes(s, pass->params, size);
   word(s, m->buffer_count);
   for (uint32_t i = 0; i < m->buffer_count; i++)
-    buffer(s, driver, m, i);
+    buffer(s, m, i);
 }
 
-static void script_copy(fam_script *s, const fam_driver *driver,
-                        const fam_command *m) {
+static void script_copy(fam_script *s, const fam_command *m) {
   static const char letters[] = {[FAM_COPY_IN] = 'I',
                                  [FAM_COPY_OUT] = 'O',
                                  [FAM_COPY] = 'C',
                                  [FAM_FILL] = 'F'};
   word(s, (uint64_t)letters[m->kind]);
-  buffer(s, driver, m, 0);
-  if (m->kind == FAM_COPY) buffer(s, driver, m, 1);
+  buffer(s, m, 0);
+  if (m->kind == FAM_COPY) buffer(s, m, 1);
   word(s, m->size);
   if (m->kind == FAM_COPY_IN) bytes(s, m->source, m->size);
   if (m->kind == FAM_FILL) {
@@ -161,7 +159,7 @@ void fam_script_add(fam_script *script, const fam_driver *driver,
   if (command->kind == FAM_LAUNCH)
     script_launch(script, driver, command, pass);
   else
-    script_copy(script, driver, command);
+    script_copy(script, command);
   pthread_mutex_unlock(&script->lock);
 }
 

@@ -28,13 +28,10 @@ struct fam_driver;
 /* NULL in *out_script where the option is not set. Returns KD_OK, or why the file
  * can't be written. One device at a time has the file. */
 kd_status fam_script_open(const kd_host *host, fam_script **out_script);
-#define FAM_SCRIPT_OPTION                                                \
-  {                                                                      \
-    .struct_size = sizeof(kd_option_def), .name = "script",              \
-    .doc =                                                               \
-        "A file that gets all that the device is told to do; one device" \
-        " at a time.",                                                   \
-  }
+#define FAM_SCRIPT_OPTION                                                 \
+  OPTION("script", NULL, NULL,                                            \
+         "A file that gets all that the device is told to do; one device" \
+         " at a time.")
 /* Says whether all could be written. */
 void fam_script_close(fam_script *script);
 

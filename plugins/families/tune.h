@@ -16,14 +16,10 @@ struct fam_driver;
 kd_status fam_tuner_open(const kd_host *host, const fam_key *device,
                          fam_tuner **out_tuner);
 void fam_tuner_close(fam_tuner *tuner);
-#define FAM_TUNED_OPTION                                             \
-  {                                                                  \
-    .struct_size = sizeof(kd_option_def), .name = "tuned",           \
-    .choices = "auto|off", .default_value = "auto",                  \
-    .doc =                                                           \
-        "Kernels are cut as `keel tune` has found best; off: as the" \
-        " cost model says, without a look at what was found.",       \
-  }
+#define FAM_TUNED_OPTION                                              \
+  OPTION("tuned", "auto|off", "auto",                                 \
+         "Kernels are cut as `keel tune` has found best; off: as the" \
+         " cost model says, without a look at what was found.")
 #define FAM_CUT_OPTION                                               \
   {                                                                  \
     .struct_size = sizeof(kd_option_def), .name = "cut",             \
@@ -34,14 +30,10 @@ void fam_tuner_close(fam_tuner *tuner);
   }
 
 /* The option "f64". */
-#define FAM_F64_OPTION                                                  \
-  {                                                                     \
-    .struct_size = sizeof(kd_option_def), .name = "f64",                \
-    .choices = "auto|off", .default_value = "auto",                     \
-    .doc =                                                              \
-        "For tests; off: the device is used as if it could not compute" \
-        " in f64.",                                                     \
-  }
+#define FAM_F64_OPTION                                                   \
+  OPTION("f64", "auto|off", "auto",                                      \
+         "For tests; off: the device is used as if it could not compute" \
+         " in f64.")
 
 /* How a plan is made, and what its pass is to be timed with. */
 typedef struct fam_maker {

@@ -99,10 +99,6 @@ kd_status ocl_program_bind(kd_device *d, ocl_program *p, const fam_command *m) {
   return KD_OK;
 }
 
-static uint64_t buffer_size(const kd_buffer *buffer) {
-  return buffer->size;
-}
-
 static kd_status kernel_run(kd_device *d, kd_stream *stream,
                             const fam_command *m, uint64_t correlation) {
   return ocl_enqueue(d, stream, m, correlation, !stream);
@@ -112,7 +108,6 @@ void ocl_kernels_begin(kd_device *d) {
   d->families.host = ocl_host;
   d->families.name = d->name;
   d->families.source = fam_opencl;
-  d->families.buffer_size = buffer_size;
   d->families.compile = opencl_kernel_compile;
   d->families.release = opencl_kernel_drop;
   d->families.run = kernel_run;
@@ -121,8 +116,4 @@ void ocl_kernels_begin(kd_device *d) {
   d->families.marks = &ocl_marks;
   d->families.recorder = &ocl_recorder;
   if (ocl_gives_forms(d)) d->families.programs = &d->programs;
-}
-
-const fam_driver *fam_driver_of(const kd_device *d) {
-  return &d->families;
 }

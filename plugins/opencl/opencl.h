@@ -20,6 +20,7 @@ extern const kd_host *ocl_host; /* from open to close */
 /* ---- devices ---------------------------------------------------------------------- */
 
 struct kd_device {
+  fam_driver families; /* first */
   cl_platform_id platform;
   cl_device_id id;
   cl_context context;
@@ -28,7 +29,6 @@ struct kd_device {
   bool unified; /* shares its memory with the host */
   uint32_t alignment;
   uint64_t global_size, max_buffer;
-  fam_driver families;
   char build_options[64];
   _Atomic uint64_t used, buffers;
   _Atomic uint64_t generation; /* counts buffers that were released */
@@ -99,8 +99,8 @@ void ocl_note(kd_device *device, kd_stream *stream, cl_event event,
 /* ---- memory -------------------------------------------------------------------------- */
 
 struct kd_buffer {
+  uint64_t size; /* first */
   cl_mem memory;
-  uint64_t size;
   void *mapped;
   bool visible; /* in the host visible space */
   bool imported;

@@ -26,20 +26,21 @@ static const struct {
   const char *name;
   kd_status status;
 } errors[] = {
-    {CL_DEVICE_NOT_AVAILABLE, "CL_DEVICE_NOT_AVAILABLE", KD_DEVICE_LOST},
-    {CL_COMPILER_NOT_AVAILABLE, "CL_COMPILER_NOT_AVAILABLE", KD_UNAVAILABLE},
-    {CL_MEM_OBJECT_ALLOCATION_FAILURE, "CL_MEM_OBJECT_ALLOCATION_FAILURE",
-     KD_OUT_OF_MEMORY},
-    {CL_OUT_OF_RESOURCES, "CL_OUT_OF_RESOURCES", KD_OUT_OF_MEMORY},
-    {CL_OUT_OF_HOST_MEMORY, "CL_OUT_OF_HOST_MEMORY", KD_OUT_OF_MEMORY},
-    {CL_INVALID_BUFFER_SIZE, "CL_INVALID_BUFFER_SIZE", KD_OUT_OF_MEMORY},
-    {CL_BUILD_PROGRAM_FAILURE, "CL_BUILD_PROGRAM_FAILURE", KD_INTERNAL},
-    {CL_INVALID_VALUE, "CL_INVALID_VALUE", KD_INTERNAL},
-    {CL_INVALID_KERNEL_ARGS, "CL_INVALID_KERNEL_ARGS", KD_INTERNAL},
-    {CL_INVALID_WORK_GROUP_SIZE, "CL_INVALID_WORK_GROUP_SIZE", KD_INTERNAL},
-    {CL_INVALID_OPERATION, "CL_INVALID_OPERATION", KD_INTERNAL},
-    {CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
-     "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST", KD_ABORTED},
+#define ERROR(code, status) \
+  { code, #code, status }
+    ERROR(CL_DEVICE_NOT_AVAILABLE, KD_DEVICE_LOST),
+    ERROR(CL_COMPILER_NOT_AVAILABLE, KD_UNAVAILABLE),
+    ERROR(CL_MEM_OBJECT_ALLOCATION_FAILURE, KD_OUT_OF_MEMORY),
+    ERROR(CL_OUT_OF_RESOURCES, KD_OUT_OF_MEMORY),
+    ERROR(CL_OUT_OF_HOST_MEMORY, KD_OUT_OF_MEMORY),
+    ERROR(CL_INVALID_BUFFER_SIZE, KD_OUT_OF_MEMORY),
+    ERROR(CL_BUILD_PROGRAM_FAILURE, KD_INTERNAL),
+    ERROR(CL_INVALID_VALUE, KD_INTERNAL),
+    ERROR(CL_INVALID_KERNEL_ARGS, KD_INTERNAL),
+    ERROR(CL_INVALID_WORK_GROUP_SIZE, KD_INTERNAL),
+    ERROR(CL_INVALID_OPERATION, KD_INTERNAL),
+    ERROR(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, KD_ABORTED),
+#undef ERROR
 };
 
 const char *ocl_error_name(cl_int code) {
@@ -90,18 +91,12 @@ static const kd_option_def options[] = {
     FAM_TUNED_OPTION,
     FAM_CUT_OPTION,
     FAM_F64_OPTION,
-    {.struct_size = sizeof(kd_option_def),
-     .name = "commands",
-     .choices = "auto|on|off",
-     .default_value = "auto",
-     .doc = "Recordings become command buffers of the driver; auto: not on"
-            " processors, where lists are as fast."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "forms",
-     .choices = "auto|on|off",
-     .default_value = "auto",
-     .doc = "Compiled regions are kept, and taken from programs' files; auto:"
-            " not on processors, where that is code that runs in the process."},
+    OPTION("commands", "auto|on|off", "auto",
+           "Recordings become command buffers of the driver; auto: not on"
+           " processors, where lists are as fast."),
+    OPTION("forms", "auto|on|off", "auto",
+           "Compiled regions are kept, and taken from programs' files; auto:"
+           " not on processors, where that is code that runs in the process."),
     FAM_SCRIPT_OPTION,
 };
 
@@ -397,34 +392,9 @@ static const void *opencl_extension(kd_instance *instance, const char *name) {
 }
 
 static const kd_plugin plugin = {
-    .struct_size = sizeof(kd_plugin),
-    .abi_version = KD_ABI_VERSION,
-    .opset = KD_OPSET,
-    .name = "opencl",
-    .vendor = "Keel",
-    .version = "0.1.0",
-    .open = opencl_plugin_open,
-    .close = opencl_plugin_close,
-    .device_count = opencl_device_count,
-    .device_info = opencl_device_info,
-    .space = opencl_space,
-    .property = opencl_property,
-    .device_open = opencl_device_open,
-    .device_close = opencl_device_close,
-    .run_begin = fam_run_begin,
+    FAM_PLUGIN(opencl, ocl),
     .device_status = opencl_device_status,
-    .extension = opencl_extension,
-    .memory = &ocl_memory,
     .external = &ocl_external,
-    .regions = &fam_regions,
-    .kernels = fam_kernels,
-    .kernel_count = FAM_ROW_COUNT,
-    .streams = &ocl_streams,
-    .events = &fam_events,
-    .capture = &fam_captures,
-    .profile = &ocl_profile,
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)

@@ -60,16 +60,11 @@ static void vulkan_kernel_drop(kd_device *d, void *program) {
   vlk_program_drop(program);
 }
 
-static uint64_t buffer_size(const kd_buffer *buffer) {
-  return buffer->size;
-}
-
 void vlk_kernels_begin(kd_device *d) {
   d->families.host = vlk_host;
   d->families.name = d->name;
   if (!vlk_has_compiler()) d->families.can = can;
   d->families.source = fam_glsl;
-  d->families.buffer_size = buffer_size;
   d->families.compile = vulkan_kernel_compile;
   d->families.release = vulkan_kernel_drop;
   d->families.run = vlk_do;
@@ -78,8 +73,4 @@ void vlk_kernels_begin(kd_device *d) {
   d->families.marks = &vlk_marks;
   d->families.recorder = &vlk_recorder;
   d->families.programs = &d->programs;
-}
-
-const fam_driver *fam_driver_of(const kd_device *d) {
-  return &d->families;
 }

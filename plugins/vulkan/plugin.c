@@ -38,21 +38,18 @@ static const struct {
   const char *name;
   kd_status status;
 } errors[] = {
-    {VK_ERROR_OUT_OF_HOST_MEMORY, "VK_ERROR_OUT_OF_HOST_MEMORY",
-     KD_OUT_OF_MEMORY},
-    {VK_ERROR_OUT_OF_DEVICE_MEMORY, "VK_ERROR_OUT_OF_DEVICE_MEMORY",
-     KD_OUT_OF_MEMORY},
-    {VK_ERROR_TOO_MANY_OBJECTS, "VK_ERROR_TOO_MANY_OBJECTS", KD_OUT_OF_MEMORY},
-    {VK_ERROR_MEMORY_MAP_FAILED, "VK_ERROR_MEMORY_MAP_FAILED",
-     KD_OUT_OF_MEMORY},
-    {VK_ERROR_DEVICE_LOST, "VK_ERROR_DEVICE_LOST", KD_DEVICE_LOST},
-    {VK_ERROR_INITIALIZATION_FAILED, "VK_ERROR_INITIALIZATION_FAILED",
-     KD_UNAVAILABLE},
-    {VK_ERROR_INVALID_EXTERNAL_HANDLE, "VK_ERROR_INVALID_EXTERNAL_HANDLE",
-     KD_INVALID_ARGUMENT},
-    {VK_ERROR_INCOMPATIBLE_DRIVER, "VK_ERROR_INCOMPATIBLE_DRIVER",
-     KD_UNAVAILABLE},
-    {VK_ERROR_INVALID_SHADER_NV, "VK_ERROR_INVALID_SHADER_NV", KD_INTERNAL},
+#define ERROR(code, status) \
+  { code, #code, status }
+    ERROR(VK_ERROR_OUT_OF_HOST_MEMORY, KD_OUT_OF_MEMORY),
+    ERROR(VK_ERROR_OUT_OF_DEVICE_MEMORY, KD_OUT_OF_MEMORY),
+    ERROR(VK_ERROR_TOO_MANY_OBJECTS, KD_OUT_OF_MEMORY),
+    ERROR(VK_ERROR_MEMORY_MAP_FAILED, KD_OUT_OF_MEMORY),
+    ERROR(VK_ERROR_DEVICE_LOST, KD_DEVICE_LOST),
+    ERROR(VK_ERROR_INITIALIZATION_FAILED, KD_UNAVAILABLE),
+    ERROR(VK_ERROR_INVALID_EXTERNAL_HANDLE, KD_INVALID_ARGUMENT),
+    ERROR(VK_ERROR_INCOMPATIBLE_DRIVER, KD_UNAVAILABLE),
+    ERROR(VK_ERROR_INVALID_SHADER_NV, KD_INTERNAL),
+#undef ERROR
 };
 
 kd_status vlk_failed(kd_device *d, VkResult code, const char *call) {
@@ -244,18 +241,12 @@ static const kd_option_def options[] = {
     FAM_TUNED_OPTION,
     FAM_CUT_OPTION,
     FAM_F64_OPTION,
-    {.struct_size = sizeof(kd_option_def),
-     .name = "compiler",
-     .choices = "auto|off",
-     .default_value = "auto",
-     .doc = "Kernels are compiled as they are needed, where shaderc is"
-            " installed; off: only those that were built with the plugin."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "validation",
-     .choices = "on|off",
-     .default_value = "off",
-     .doc = "The Khronos validation layer watches the plugin, and ends the"
-            " process at its first message."},
+    OPTION("compiler", "auto|off", "auto",
+           "Kernels are compiled as they are needed, where shaderc is"
+           " installed; off: only those that were built with the plugin."),
+    OPTION("validation", "on|off", "off",
+           "The Khronos validation layer watches the plugin, and ends the"
+           " process at its first message."),
     FAM_SCRIPT_OPTION,
 };
 
@@ -578,34 +569,9 @@ static const void *vulkan_extension(kd_instance *instance, const char *name) {
 }
 
 static const kd_plugin plugin = {
-    .struct_size = sizeof(kd_plugin),
-    .abi_version = KD_ABI_VERSION,
-    .opset = KD_OPSET,
-    .name = "vulkan",
-    .vendor = "Keel",
-    .version = "0.1.0",
-    .open = vulkan_plugin_open,
-    .close = vulkan_plugin_close,
-    .device_count = vulkan_device_count,
-    .device_info = vulkan_device_info,
-    .space = vulkan_space,
-    .property = vulkan_property,
-    .device_open = vulkan_device_open,
-    .device_close = vulkan_device_close,
-    .run_begin = fam_run_begin,
+    FAM_PLUGIN(vulkan, vlk),
     .device_status = vulkan_device_status,
-    .extension = vulkan_extension,
-    .memory = &vlk_memory,
     .external = &vlk_external,
-    .regions = &fam_regions,
-    .kernels = fam_kernels,
-    .kernel_count = FAM_ROW_COUNT,
-    .streams = &vlk_streams,
-    .events = &fam_events,
-    .capture = &fam_captures,
-    .profile = &vlk_profile,
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)

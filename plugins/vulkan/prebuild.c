@@ -15,12 +15,6 @@ static FILE *list;
 static fam_key keys[2048];
 static uint32_t key_count;
 
-/* No device is opened here. */
-const fam_driver *fam_driver_of(const kd_device *device) {
-  (void)device;
-  return NULL;
-}
-
 static bool write_source(void *context, const char *source) {
   char path[4096];
   fam_key key = vlk_source_key(source);

@@ -35,8 +35,9 @@ typedef struct vlk_block
     vlk_block; /* a VkBuffer, of which buffers are pieces */
 
 struct kd_buffer {
+  uint64_t size; /* first */
   vlk_block *block;
-  uint64_t offset, size;
+  uint64_t offset;
   uint32_t space;
   bool alone;    /* its block is no other's: not the device's own memory */
   bool imported; /* and somebody else's, which counts as nobody's here */
@@ -192,10 +193,10 @@ int vlk_batch_follow(vlk_batch *batch, vlk_after *after, bool watched);
 /* ---- devices ------------------------------------------------------------------------------ */
 
 struct kd_device {
+  fam_driver families; /* first */
   VkPhysicalDevice physical;
   VkDevice device;
   char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
-  fam_driver families;
   fam_programs programs;
   VkPipelineLayout layout;
   VkPipelineCache cache;

@@ -13,18 +13,16 @@ square difference, as a part of the values', and at most what rounding itself ha
 changed (ONNX Runtime on the model as it is, against the one that it was made of), or twice
 what ONNX Runtime with its optimisations off differs from itself, or 1e-3.
 """
-import argparse
-import json
 import math
 import os
 import re
-import subprocess
-import sys
 import tempfile
 import time
 
 import numpy as np
 import onnxruntime as ort
+
+import peers_run
 
 ort.set_default_logger_severity(3)  # not what it removes from graphs
 
@@ -41,12 +39,8 @@ class Model:
     def __init__(self, folder):
         self.folder, self.name = folder, os.path.basename(folder)
         self.path = os.path.join(folder, "model.onnx")
-        with open(os.path.join(folder, "io.json"), encoding="utf-8") as file:
-            ports = json.load(file)
-        self.outputs = ports["outputs"]
-        self.files = {name: os.path.join(folder, f"input_{i}.npy")
-                      for i, name in enumerate(ports["inputs"])}
-        self.feeds = {name: np.load(file) for name, file in self.files.items()}
+        self.outputs, files = peers_run.ports_of(folder)
+        self.feeds = {name: np.load(file) for name, file in files.items()}
         self.wanted = [np.load(os.path.join(folder, f"output_{i}.npy"))
                        for i in range(len(self.outputs))]
         self.half = self.name.endswith("_f16")
@@ -119,19 +113,11 @@ def open_vino(model, threads):
 def run_keel(program, model, threads, count):
     """Seconds of the best run, and the outputs; or None, and why."""
     with tempfile.TemporaryDirectory() as out:
-        command = [program, "run", model.path, "--repeat", str(count + 6), "--output", out,
-                   "--device", "cpu:0", "--threads", str(threads)]
-        for name, file in model.files.items():
-            command += ["--input", f"{name}={file}"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT,
-                                  check=False)
-        except subprocess.TimeoutExpired:
-            return None, f"{count + 6} runs take more than {LIMIT} s"
-        if done.returncode:
-            lines = done.stderr.strip().splitlines()
-            return None, lines[-1] if lines else f"exit status {done.returncode}"
-        found = re.search(r"best ([\d.]+) ms", done.stdout)
+        command = peers_run.keel_run(program, model.folder, threads, count + 6)
+        printed, why = peers_run.words_of(command + ["--output", out], LIMIT)
+        if why:
+            return None, why
+        found = re.search(r"best ([\d.]+) ms", printed)
         if not found:
             return None, "`keel run` printed no time"
         outputs = [np.load(os.path.join(out, f"{name.replace('/', '_')}.npy"))
@@ -179,38 +165,24 @@ def line_of(name, threads, row):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("keel")
-    parser.add_argument("folder")
-    parser.add_argument("results")
-    parser.add_argument("names", nargs="*")
+    parser = peers_run.parser_of(__doc__)
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--seconds", type=float, default=0.7,
                         help="for each runtime in each of two rounds, about")
     given = parser.parse_intermixed_args()
-    results = {}
-    if os.path.exists(given.results):
-        with open(given.results, encoding="utf-8") as file:
-            results = json.load(file)
-    names = given.names or sorted(
-        name for name in os.listdir(given.folder)
-        if os.path.exists(os.path.join(given.folder, name, "io.json")))
-    for name in names:
-        folder = os.path.join(given.folder, name)
-        if not os.path.exists(os.path.join(folder, "io.json")):
-            print(f"{name}: not in {given.folder}; peers_export.py makes it", file=sys.stderr)
-            continue
+
+    def measure_one(name, folder, rows):
         model = Model(folder)
         bound = allowed(model)
         for threads in map(int, given.threads.split(",")):
             row = measure(given.keel, model, threads, given.seconds)
             row["allowed"] = bound
             row["rounded"] = model.rounded
-            results.setdefault(name, {})[str(threads)] = row
+            rows[str(threads)] = row
             print(line_of(name, threads, row), flush=True)
-        with open(given.results, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+        return rows
+
+    peers_run.measured(given, measure_one)
 
 
 if __name__ == "__main__":

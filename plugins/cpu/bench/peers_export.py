@@ -18,6 +18,8 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime import quantization as q
 
+import peers_run
+
 OPSET = 17
 
 # name: (base, way)
@@ -76,16 +78,9 @@ class Draws(q.CalibrationDataReader):
         return self.left.pop() if self.left else None
 
 
-def read_feeds(folder):
-    with open(os.path.join(folder, "io.json"), encoding="utf-8") as file:
-        names = json.load(file)["inputs"]
-    return {name: np.load(os.path.join(folder, f"input_{i}.npy"))
-            for i, name in enumerate(names)}
-
-
 def quantise(base, way, path):
     """Writes the quantised form of an exported model; returns its inputs."""
-    feeds = read_feeds(base)
+    feeds = {name: np.load(file) for name, file in peers_run.ports_of(base)[1].items()}
     model = os.path.join(base, "model.onnx")
     if way == "dynamic":
         q.quantize_dynamic(model, path)

@@ -13,14 +13,14 @@ over. Of ONNX Runtime it is what its import, its session and as many runs add to
 process that has numpy and the inputs. The time is what loading, planning and the first run
 take, or the session and its first run; libraries that are opened on the way count.
 """
-import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 
 import numpy as np
+
+import peers_run
 
 RUNS = 5
 LIMIT = 300  # seconds for one process
@@ -38,14 +38,8 @@ def status(key):
     raise SystemExit(f"/proc/self/status has no {key}")
 
 
-def ports(folder):
-    with open(os.path.join(folder, "io.json"), encoding="utf-8") as file:
-        names = json.load(file)["inputs"]
-    return {name: os.path.join(folder, f"input_{i}.npy") for i, name in enumerate(names)}
-
-
 def child(folder, threads):
-    feeds = {name: np.load(file) for name, file in ports(folder).items()}
+    feeds = {name: np.load(file) for name, file in peers_run.ports_of(folder)[1].items()}
     before = status("VmRSS")
     import onnxruntime as ort
 
@@ -66,30 +60,18 @@ def child(folder, threads):
 # ---- both --------------------------------------------------------------------------------
 
 
-def words_of(command):
-    """What a command prints as JSON, or None and its last word."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
-    except subprocess.TimeoutExpired:
-        return None, f"takes more than {LIMIT} s"
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        return None, lines[-1] if lines else f"exit status {done.returncode}"
-    return json.loads(done.stdout), None
-
-
 def onnx_runtime(folder, threads):
-    return words_of([sys.executable, os.path.abspath(__file__), "--child", folder, str(threads)])
+    printed, why = peers_run.words_of(
+        [sys.executable, os.path.abspath(__file__), "--child", folder, str(threads)], LIMIT)
+    return json.loads(printed) if not why else None, why
 
 
 def keel(program, folder, threads):
-    command = [program, "run", os.path.join(folder, "model.onnx"), "--repeat", str(RUNS),
-               "--device", "cpu:0", "--threads", str(threads), "--json"]
-    for name, file in ports(folder).items():
-        command += ["--input", f"{name}={file}"]
-    found, why = words_of(command)
+    command = peers_run.keel_run(program, folder, threads, RUNS) + ["--json"]
+    printed, why = peers_run.words_of(command, LIMIT)
     if why:
         return None, why
+    found = json.loads(printed)
     return {"first": (found["load_ms"] + found["plan_ms"] + found["first_ms"]) / 1e3,
             "steady": found["resident_bytes"], "most": found["resident_most_bytes"]}, None
 
@@ -107,10 +89,6 @@ def measure(program, folder, threads, rounds):
     return row
 
 
-def ratios(row):
-    return {key: row["keel"][key] / row["ort"][key] for key in ("steady", "most", "first")}
-
-
 def line_of(name, row):
     if "error" in row:
         return f"{name}: {row['error']}"
@@ -126,32 +104,17 @@ def main():
     if sys.argv[1:2] == ["--child"]:
         child(sys.argv[2], int(sys.argv[3]))
         return
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("keel")
-    parser.add_argument("folder")
-    parser.add_argument("results")
-    parser.add_argument("names", nargs="*")
+    parser = peers_run.parser_of(__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
     given = parser.parse_intermixed_args()
-    results = {}
-    if os.path.exists(given.results):
-        with open(given.results, encoding="utf-8") as file:
-            results = json.load(file)
-    names = given.names or sorted(
-        name for name in os.listdir(given.folder)
-        if os.path.exists(os.path.join(given.folder, name, "io.json")))
-    for name in names:
-        folder = os.path.join(given.folder, name)
-        if not os.path.exists(os.path.join(folder, "io.json")):
-            print(f"{name}: not in {given.folder}; peers_export.py makes it", file=sys.stderr)
-            continue
+
+    def measure_one(name, folder, _):
         row = measure(given.keel, folder, given.threads, given.rounds)
-        results[name] = dict(row, threads=given.threads)
         print(line_of(name, row), flush=True)
-        with open(given.results, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+        return dict(row, threads=given.threads)
+
+    peers_run.measured(given, measure_one)
 
 
 if __name__ == "__main__":

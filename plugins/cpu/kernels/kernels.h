@@ -13,8 +13,9 @@ enum {
 
 /* Slots of a kernel definition beside `enqueue`. Kernels that keep something are created and
  * destroyed; those that pack constants say which they have taken. */
-#define CPU_CREATE(kind)                                                   \
-  kd_status cpu_create_##kind(kd_device *device, const kd_kernel_def *def, \
+#define CPU_CREATE(kind)                                           \
+  kd_status cpu_create_##kind(CPU_UNUSED kd_device *device,        \
+                              CPU_UNUSED const kd_kernel_def *def, \
                               const kd_node *node, kd_kernel **out_kernel)
 #define CPU_KEEPS(kind) \
   CPU_CREATE(kind);     \
@@ -22,10 +23,17 @@ enum {
 #define CPU_PACKS(kind) \
   CPU_KEEPS(kind);      \
   uint64_t cpu_taken_##kind(kd_kernel *kernel)
-#define CPU_SUPPORTS(kind) \
-  kd_status cpu_supports_##kind(kd_device *device, const kd_node *node)
-#define CPU_WORKSPACE(kind) \
-  uint64_t cpu_##kind##_workspace(kd_kernel *kernel, const kd_launch *launch)
+/* Those that nodes share (shared.h). */
+void cpu_destroy_shared(kd_kernel *kernel);
+#define CPU_SHARES(kind) \
+  CPU_CREATE(kind);      \
+  uint64_t cpu_taken_##kind(kd_kernel *kernel)
+#define CPU_SUPPORTS(kind)                                    \
+  kd_status cpu_supports_##kind(CPU_UNUSED kd_device *device, \
+                                const kd_node *node)
+#define CPU_WORKSPACE(kind)                                   \
+  uint64_t cpu_##kind##_workspace(CPU_UNUSED kd_kernel *self, \
+                                  CPU_UNUSED const kd_launch *launch)
 
 /* ---- elementwise, by elementwise.def or by themselves ---- */
 
@@ -83,8 +91,8 @@ CPU_KERNEL(cpu_run_qlinear_matmul);
 CPU_KERNEL(cpu_run_nbits);
 CPU_PACKS(product); /* weights.c: B of a product */
 CPU_WORKSPACE(matmul);
-CPU_PACKS(int8_matmul);
-CPU_PACKS(nbits);
+CPU_SHARES(int8_matmul);
+CPU_SHARES(nbits);
 CPU_WORKSPACE(nbits);
 
 /* ---- attention, recurrent cells ---- */
@@ -93,7 +101,7 @@ CPU_KERNEL(cpu_run_attention);
 CPU_KERNEL(cpu_run_grouped);
 CPU_KERNEL(cpu_run_recurrent);
 CPU_WORKSPACE(grouped);
-CPU_KEEPS(recurrent);
+CPU_CREATE(recurrent);
 CPU_WORKSPACE(recurrent);
 
 /* ---- convolutions of rows ---- */
@@ -104,7 +112,7 @@ CPU_KERNEL(cpu_run_depthwise);
 CPU_KERNEL(cpu_run_conv_integer);
 CPU_KERNEL(cpu_run_qlinear_conv);
 CPU_SUPPORTS(depthwise);
-CPU_PACKS(int8_conv);
+CPU_SHARES(int8_conv);
 
 /* ---- pooling, windows, images ---- */
 

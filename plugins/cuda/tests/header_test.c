@@ -106,12 +106,6 @@ SAME(offsetof(lt_choice, workspace),
      offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 SAME(offsetof(lt_choice, state),
      offsetof(cublasLtMatmulHeuristicResult_t, state));
-
-static void has_lt(void) {
-  LT_FUNCTIONS(IS_THERE)
-}
-#else
-static void has_lt(void) {}
 #endif
 
 #ifdef WITH_DNN
@@ -137,12 +131,6 @@ SAME(offsetof(dnn_choice, determinism),
      offsetof(cudnnConvolutionFwdAlgoPerf_t, determinism));
 SAME(offsetof(dnn_choice, math),
      offsetof(cudnnConvolutionFwdAlgoPerf_t, mathType));
-
-static void has_dnn(void) {
-  DNN_FUNCTIONS(IS_THERE)
-}
-#else
-static void has_dnn(void) {}
 #endif
 
 #ifdef WITH_NCCL
@@ -170,15 +158,6 @@ SAME(offsetof(nccl_config, magic), offsetof(ncclConfig_t, magic));
 SAME(offsetof(nccl_config, version), offsetof(ncclConfig_t, version));
 SAME(offsetof(nccl_config, blocking), offsetof(ncclConfig_t, blocking));
 #endif
-
-static void has_nccl(void) {
-  NCCL_FUNCTIONS(IS_THERE)
-#if NCCL_VERSION_CODE >= 21400
-  NCCL_JOINING(IS_THERE)
-#endif
-}
-#else
-static void has_nccl(void) {}
 #endif
 
 /* usage: cuda_header [LIBCUDA]     looks for each function in that library, too */
@@ -193,9 +172,18 @@ int main(int argc, char **argv) {
       printf("%s has no %s\n", argv[1], names[i]);
       missing++;
     }
-  has_lt();
-  has_dnn();
-  has_nccl();
+#ifdef WITH_LT
+  LT_FUNCTIONS(IS_THERE)
+#endif
+#ifdef WITH_DNN
+  DNN_FUNCTIONS(IS_THERE)
+#endif
+#ifdef WITH_NCCL
+  NCCL_FUNCTIONS(IS_THERE)
+#if NCCL_VERSION_CODE >= 21400
+  NCCL_JOINING(IS_THERE)
+#endif
+#endif
   printf("api.h is as cuda.h; %s\n", library ? argv[1] : "no library");
   return missing != 0;
 }

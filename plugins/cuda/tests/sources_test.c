@@ -8,7 +8,6 @@
  *   --part K/N  every Nth kernel, from the Kth
  * Exit status 77 where there is no NVRTC. */
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,48 +29,6 @@ static char **sources;
 static uint32_t source_count, room;
 static atomic_uint next, compiled, failures;
 
-/* ---- a host, as far as compiling needs one --------------------------------------------- */
-
-static void *allocate(const kd_host *self, uint64_t size, uint64_t alignment) {
-  (void)self;
-  (void)alignment;
-  return malloc((size_t)size);
-}
-
-static void release(const kd_host *self, void *memory) {
-  (void)self;
-  free(memory);
-}
-
-static kd_status fail(kd_status code, const char *format, ...) KD_PRINTF(2, 3);
-static kd_status fail(kd_status code, const char *format, ...) {
-  (void)format;
-  return code;
-}
-
-static kd_status fail_text(kd_status code, const char *text) {
-  return fail(code, "%s", text);
-}
-
-static void say(const kd_host *self, uint32_t level, const char *format, ...)
-    KD_PRINTF(3, 4);
-static void say(const kd_host *self, uint32_t level, const char *format, ...) {
-  va_list args;
-  (void)self;
-  (void)level;
-  va_start(args, format);
-  vfprintf(stderr, format, args);
-  va_end(args);
-  fputc('\n', stderr);
-}
-
-static const kd_host host = {.struct_size = sizeof host,
-                             .fail = fail,
-                             .fail_text = fail_text,
-                             .allocate = allocate,
-                             .release = release,
-                             .log = say};
-
 /* No device is opened here, and no driver called. */
 kd_status cuda_failed(kd_device *d, cu_result code, const char *call) {
   (void)d;
@@ -86,12 +43,6 @@ kd_status cuda_enter(kd_device *d) {
 }
 
 void cuda_leave(void) {}
-
-/* The families' part of a plugin, which asks for its device. */
-const fam_driver *fam_driver_of(const kd_device *device) {
-  (void)device;
-  return NULL;
-}
 
 /* ---- sources --------------------------------------------------------------------------- */
 
@@ -138,7 +89,7 @@ static void *work(void *context) {
     int arch = archs[at % ARCHS];
     char *code = NULL;
     size_t size = 0;
-    if (cuda_compile(&host, arch, source, 0, &code, &size) != KD_OK) {
+    if (cuda_compile(&fam_plain_host, arch, source, 0, &code, &size) != KD_OK) {
       if (atomic_fetch_add(&failures, 1) < 3)
         fprintf(stderr, "for sm_%d:\n%s\n", arch, source);
       continue;
@@ -175,7 +126,8 @@ static bool by_vectors(uint32_t count) {
     char *code = NULL;
     size_t size = 0;
     looked_at++;
-    if (cuda_compile(&host, 9999, sources[i], 0, &code, &size) != KD_OK)
+    if (cuda_compile(&fam_plain_host, 9999, sources[i], 0, &code, &size) !=
+        KD_OK)
       continue;
     bool reads = strstr(sources[i], "#define INPUTS 0") ||
                  at_once(sources[i], code, "ld", "X0_");
@@ -199,7 +151,7 @@ int main(int argc, char **argv) {
                                .keeps_nan = true};
   pthread_t threads[THREADS];
   const char *why = rtc_api_open(NULL);
-  cuda_host = &host;
+  cuda_host = &fam_plain_host;
   if (why) {
     printf("skipped: %s\n", why);
     return 77;

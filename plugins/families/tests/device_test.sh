@@ -186,19 +186,21 @@ apart=
 if [ "$name" = vulkan ]; then
   apart="--rule op.* --dtype" suite_options="$suite_options --not op.*"
 fi
-# shellcheck disable=SC2086
-"$suite" run "$plugin" $suite_options $(shard 4) >"$scratch/conformance" 2>&1 || {
-  cat "$scratch/conformance"
-  failed=1
-}
-tail -n 1 "$scratch/conformance"
-for type in ${apart:+$(some 2 f32 i32)}; do
-  # shellcheck disable=SC2086
-  "$suite" run "$plugin" $by_area $apart $type >"$scratch/conformance" 2>&1 || {
+# suite WHAT ARGUMENT...: the conformance suite, and how it ends
+suite() {
+  what=$1
+  shift
+  "$suite" run "$plugin" "$@" >"$scratch/conformance" 2>&1 || {
     cat "$scratch/conformance"
     failed=1
   }
-  echo "$apart $type: $(tail -n 1 "$scratch/conformance")"
+  echo "$what: $(tail -n 1 "$scratch/conformance")"
+}
+# shellcheck disable=SC2086
+suite "the suite" $suite_options $(shard 4)
+for type in ${apart:+$(some 2 f32 i32)}; do
+  # shellcheck disable=SC2086
+  suite "$apart $type" $by_area $apart $type
 done
 
 # Mesa's software device takes other ways in f64 by the width of the processor's vectors:
@@ -206,12 +208,8 @@ done
 if [ "$name" = vulkan ]; then
   for width in $(some 2 512 128); do
     # shellcheck disable=SC2086
-    LP_NATIVE_VECTOR_WIDTH=$width MESA_SHADER_CACHE_DISABLE=1 "$suite" run "$plugin" $by_area \
-      --rule op.exact --rule op.nan-inf --dtype f64 >"$scratch/conformance" 2>&1 || {
-      cat "$scratch/conformance"
-      failed=1
-    }
-    echo "f64 in vectors of $width bits: $(tail -n 1 "$scratch/conformance")"
+    LP_NATIVE_VECTOR_WIDTH=$width MESA_SHADER_CACHE_DISABLE=1 suite \
+      "f64 in vectors of $width bits" $by_area --rule op.exact --rule op.nan-inf --dtype f64
   done
 fi
 
@@ -219,12 +217,8 @@ fi
 # of all ops that this rule has of its own, which ran above
 if [ "$name" = opencl ]; then
   # shellcheck disable=SC2086
-  "$suite" run "$plugin" $by_area --rule 'capture.*' --not kernel.inputs-untouched \
-    --option commands=on >"$scratch/conformance" 2>&1 || {
-    cat "$scratch/conformance"
-    failed=1
-  }
+  suite "with command buffers" $by_area --rule 'capture.*' --not kernel.inputs-untouched \
+    --option commands=on
   grep 'recordings are lists' "$scratch/conformance"
-  echo "with command buffers: $(tail -n 1 "$scratch/conformance")"
 fi
 exit $failed

@@ -92,9 +92,6 @@ static uint32_t launches;
 static char
     quick[32]; /* the cut that takes no time; others take a millisecond */
 
-const fam_driver *fam_driver_of(const kd_device *device) {
-  return &device->driver;
-}
 static kd_status give(kd_device *device, const kd_allocation *wanted,
                       kd_buffer **out_buffer, void **out_address) {
   (void)device;

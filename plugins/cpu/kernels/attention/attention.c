@@ -70,17 +70,6 @@ static bool is_readable(const kd_tensor *tensor) {
 
 /* ---- rows ------------------------------------------------------------------------- */
 
-static const cpu_attention_rows *rows_get(void) {
-  static const cpu_attention_rows *const sets[] = {
-    &cpu_attention_rows_base,
-#if defined(__x86_64__)
-    &cpu_attention_rows_avx2,
-    &cpu_attention_rows_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
-}
-
 /* Rows of a group that are computed at once: of one head, or of all of them where each
  * lies behind the one before. */
 typedef struct rows {
@@ -144,7 +133,7 @@ static void soften(const attention_call *all, const rows *some, const block *b,
     list[i].mask = mask;
     list[i].step = all->mask.across;
   }
-  rows_get()->soften(list, some->count, states);
+  CPU_SET(cpu_attention_rows)->soften(list, some->count, states);
 }
 
 /* What a block of keys adds to some rows. */
@@ -170,7 +159,8 @@ static void add_block(const attention_call *all, const rows *some,
   soften(all, some, b, scores, states);
   for (int64_t i = 0; i < some->count && !first; i++)
     if (states[i].since != 1)
-      rows_get()->scale(some->y + i * some->y_step, all->e, states[i].since);
+      CPU_SET(cpu_attention_rows)
+          ->scale(some->y + i * some->y_step, all->e, states[i].since);
   gemm = (cpu_gemm){.dtype = KD_F32,
                     .vector = some->count == 1,
                     .m = some->count,
@@ -206,7 +196,7 @@ static void attention_finish(const attention_call *all, const rows *some,
     if (none)
       memset(y, 0, (size_t)all->e * sizeof *y);
     else
-      rows_get()->scale(y, all->e, (float)(1 / sum));
+      CPU_SET(cpu_attention_rows)->scale(y, all->e, (float)(1 / sum));
   }
 }
 
@@ -380,16 +370,7 @@ CPU_KERNEL(cpu_run_attention) {
     if (kd_has_input(launch, i)) in[i] = launch->inputs[i];
   for (int i = 0; i < 3 && status == KD_OK; i++) {
     if (is_readable(&in[i])) continue;
-    packed[i] = cpu_host->allocate(cpu_host, in[i].size + 1, 0);
-    if (!packed[i]) {
-      status =
-          FAIL(KD_OUT_OF_MEMORY, "no %llu bytes to pack input %d of Attention",
-               (unsigned long long)in[i].size, i);
-      continue;
-    }
-    in[i].strides = NULL;
-    in[i].data = packed[i];
-    cpu_spread(&launch->inputs[i], &in[i]);
+    status = cpu_pack_input(launch, (uint32_t)i, &in[i], &packed[i]);
   }
   if (status == KD_OK) {
     attention_call all = read_launch(launch, in);

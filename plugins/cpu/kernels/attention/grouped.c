@@ -282,8 +282,7 @@ static kd_status grouped_run(grouped *g) {
 }
 
 /* Q turned; a size of queries that have keys and values behind them is enough, too. */
-uint64_t cpu_grouped_workspace(kd_kernel *self, const kd_launch *launch) {
-  (void)self;
+CPU_WORKSPACE(grouped) {
   return attr_int(launch, "do_rotary", 0) ? launch->inputs[QUERY].size : 0;
 }
 

@@ -39,10 +39,6 @@ typedef double reals __attribute__((vector_size(VECTOR)));
 #define AT(x)    (*(const floats *)(x))
 #define REALS(x) __builtin_convertvector(*(const halves *)(x), reals)
 
-static int64_t least_of(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 static double norm_rows_join(const reals *parts) {
   const reals s = (parts[0] + parts[1]) + (parts[2] + parts[3]);
   double sum = s[0];
@@ -267,7 +263,7 @@ static double sizes(const float *x, int64_t n) {
   float chunk[CHUNK];
   double sum = 0;
   for (int64_t from = 0; from < n; from += CHUNK) {
-    int64_t count = least_of(CHUNK, n - from);
+    int64_t count = cpu_least(CHUNK, n - from);
     for (int64_t i = 0; i < count; i++)
       chunk[i] = fabsf(x[from + i]);
     sum += total(chunk, count);
@@ -326,7 +322,7 @@ static double powers(const float *x, int64_t n, float most, float *y) {
   double sum = 0;
   float chunk[CHUNK];
   for (int64_t from = 0; from < n; from += CHUNK) {
-    int64_t count = least_of(CHUNK, n - from);
+    int64_t count = cpu_least(CHUNK, n - from);
     float *to = y ? y + from : chunk;
     for (int64_t i = 0; i < count; i++)
       to[i] = power_of_e(x[from + i] - most);
@@ -409,10 +405,10 @@ static void soft_lines(void *context, int64_t begin, int64_t end) {
     int64_t start = lines_start(&work->all, i), step = work->all.step;
     if (step == 1)
       n = work->all.length <= SHORT
-              ? least_of(CHUNK / work->all.length, end - i)
+              ? cpu_least(CHUNK / work->all.length, end - i)
               : 1;
     else
-      n = least_of(least_of(CHUNK, end - i), step - i % step);
+      n = cpu_least(cpu_least(CHUNK, end - i), step - i % step);
     if (step == 1 && work->all.length <= SHORT)
       soft_short(work, x + start, y + start, n);
     else if (step == 1)

@@ -38,26 +38,14 @@ static inline int64_t rank_of_double(double x, bool most) {
   return nan ? INT64_MAX : bits;
 }
 
-#define EACH          "axes/order_typed.h"
-#define TIMES(a, b)   ((a) * (b))
-#define R             int32_t
-#define RANK(x, most) rank_of_float(x, most)
-#define TYPE          f32
-#include EACH
-#undef TYPE
-#define TYPE f16
-#include EACH
-#undef TYPE
-#define TYPE bf16
-#include EACH
-#undef TYPE
-#undef R
-#undef RANK
-#define R             int64_t
-#define RANK(x, most) rank_of_double(x, most)
-#define TYPE          f64
-#include EACH
-#undef TYPE
+#define EACH        "axes/order_typed.h"
+#define TIMES(a, b) ((a) * (b))
+typedef int32_t R_f32, R_f16, R_bf16;
+typedef int64_t R_f64;
+#define R JOINED(R_, TYPE)
+#define RANK(x, most) \
+  _Generic((x), float : rank_of_float, double : rank_of_double)(x, most)
+#include "each_float.h"
 #undef R
 #undef RANK
 #undef TIMES

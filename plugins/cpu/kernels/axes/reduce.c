@@ -10,17 +10,6 @@
 #include "families/lines.h"
 #include "kernels.h"
 
-static const cpu_reduces *reduces_get(void) {
-  static const cpu_reduces *const sets[] = {
-    &cpu_reduces_base,
-#if defined(__x86_64__)
-    &cpu_reduces_avx2,
-    &cpu_reduces_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
-}
-
 /* ---- rules as loops --------------------------------------------------------- */
 
 static const uint8_t accumulator_of[CPU_REDUCTIONS] = {
@@ -173,8 +162,9 @@ static void reduce_block(const reduce_work *work, const char *x, int64_t to,
   }
   if (by == BY_powers) { /* so that nothing overflows */
     most = largest;
-    gather_lines(work, BY_largest, reduces_get()->real[BY_largest][work->dtype],
-                 x, n, NULL, total);
+    gather_lines(work, BY_largest,
+                 CPU_SET(cpu_reduces)->real[BY_largest][work->dtype], x, n,
+                 NULL, total);
     for (int64_t i = 0; i < n; i++)
       most[i] = isinf(total[i].real) ? 0 : total[i].real;
   }
@@ -215,9 +205,9 @@ static void reduce_it(const kd_launch *launch, int op, const bool *gone) {
                                                   : NATURAL,
       .truth = x->dtype == KD_BOOL,
       .dtype = dtype,
-      .loop =
-          (real && !is_float ? reduces_get()->real
-                             : reduces_get()->own)[accumulator_of[op]][dtype],
+      .loop = (real && !is_float
+                   ? CPU_SET(cpu_reduces)->real
+                   : CPU_SET(cpu_reduces)->own)[accumulator_of[op]][dtype],
       .x = x->data,
       .y = y->data,
       .size = kd_dtype_size(x->dtype)};

@@ -41,10 +41,9 @@ static uint32_t scale_prefers(const kd_node *node, uint32_t argument) {
              : KD_LAYOUT_ROW_MAJOR;
 }
 
-kd_status cpu_supports_scale(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(scale) {
   uint32_t scaled = scaled_input(node);
   kd_type by, y;
-  (void)device;
   return scaled < 2 &&
                  cpu_host->node->input_type(node, 1 - scaled, &by) == KD_OK &&
                  cpu_host->node->output_type(node, 0, &y) == KD_OK &&
@@ -107,10 +106,9 @@ static bool is_plain_norm(const kd_node *node) {
          cpu_host->node->attr_int(node, "training_mode", 0) == 0;
 }
 
-kd_status cpu_supports_norm(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(norm) {
   const kd_node_table *read = cpu_host->node;
   kd_type type;
-  (void)device;
   if (!is_plain_norm(node) || read->output_type(node, 0, &type) != KD_OK ||
       !is_blocked(&type))
     return KD_UNIMPLEMENTED;

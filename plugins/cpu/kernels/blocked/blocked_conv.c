@@ -435,10 +435,9 @@ static bool is_fast(const kd_node *node) {
   return fast;
 }
 
-kd_status cpu_supports_conv(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(conv) {
   const kd_node_table *read = cpu_host->node;
   kd_type x, w, y;
-  (void)device;
   if (read->input_type(node, 0, &x) != KD_OK ||
       read->input_type(node, 1, &w) != KD_OK ||
       read->output_type(node, 0, &y) != KD_OK || x.rank < 3 || x.rank > 5)
@@ -477,10 +476,7 @@ static dnnl_status_t make_shape(conv_plan *plan, int which) {
   return made;
 }
 
-kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
-                          const kd_node *node, kd_kernel **out_kernel) {
-  (void)device;
-  (void)def;
+CPU_CREATE(conv) {
   conv_plan plan = {.dnnl = cpu_dnnl_get(),
                     .kernel = calloc(1, sizeof *plan.kernel)};
   if (!plan.kernel || !plan.dnnl) {
@@ -528,9 +524,9 @@ static uint64_t scratch_step(const kd_kernel *kernel) {
   return one > two ? one : two;
 }
 
-uint64_t cpu_blocked_workspace(kd_kernel *kernel, const kd_launch *launch) {
-  return filled_bias(kernel, launch) +
-         scratch_step(kernel) * (uint64_t)kernel->cut.parts;
+CPU_WORKSPACE(blocked) {
+  return filled_bias(self, launch) +
+         scratch_step(self) * (uint64_t)self->cut.parts;
 }
 
 typedef struct parts_work {
@@ -652,10 +648,9 @@ CPU_KERNEL(cpu_run_pool_blocked) {
 
 /* ---- pooling ---------------------------------------------------------------------- */
 
-kd_status cpu_supports_pool(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(pool) {
   const kd_node_table *read = cpu_host->node;
   kd_type x, y;
-  (void)device;
   if (read->output_count(node) != 1 || read->input_type(node, 0, &x) != KD_OK ||
       read->output_type(node, 0, &y) != KD_OK || x.rank < 3 || x.rank > 5 ||
       !is_blocked(&x) || !cpu_dnnl_get())
@@ -716,15 +711,12 @@ static dnnl_status_t make_pool(const cpu_dnnl *dnnl, dnnl_alg_kind_t kind,
   return result;
 }
 
-kd_status cpu_create_pool(kd_device *device, const kd_kernel_def *def,
-                          const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(pool) {
   const kd_node_table *read = cpu_host->node;
   const cpu_dnnl *dnnl = cpu_dnnl_get();
   kd_kernel *kernel = calloc(1, sizeof *kernel);
   kd_type x, y;
   window w;
-  (void)device;
-  (void)def;
   if (!kernel || !dnnl) {
     free(kernel);
     return FAIL(KD_OUT_OF_MEMORY, "no memory for a pooling");

@@ -42,9 +42,8 @@ static bool blocked_direct_takes(const kd_node *node, kd_kernel *kernel) {
          cpu_is_constant(node, 1);
 }
 
-kd_status cpu_supports_direct(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(direct) {
   kd_kernel kernel = {0};
-  (void)device;
   return blocked_direct_takes(node, &kernel) ? KD_OK : KD_UNIMPLEMENTED;
 }
 
@@ -100,13 +99,10 @@ void cpu_destroy_direct(kd_kernel *kernel) {
   free(kernel);
 }
 
-kd_status cpu_create_direct(kd_device *device, const kd_kernel_def *def,
-                            const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(direct) {
   static const cpu_conv_kind kind = {sizeof(kd_kernel),
                                      blocked_direct_read_node,
                                      blocked_direct_make, cpu_destroy_direct};
-  (void)device;
-  (void)def;
   return cpu_make_conv(&kind, node, out_kernel);
 }
 
@@ -115,9 +111,8 @@ uint64_t cpu_taken_direct(kd_kernel *kernel) {
   return kernel->packed ? 2 : 0;
 }
 
-uint64_t cpu_direct_workspace(kd_kernel *kernel, const kd_launch *launch) {
-  (void)launch;
-  return cpu_direct_room(&kernel->d);
+CPU_WORKSPACE(direct) {
+  return cpu_direct_room(&self->d);
 }
 
 CPU_KERNEL(cpu_run_direct_blocked) {

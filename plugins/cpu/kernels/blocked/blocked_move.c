@@ -36,10 +36,9 @@ uint32_t cpu_join_prefers(const kd_node *node) {
   return 2 * blocked >= all ? BLOCKED : KD_LAYOUT_ROW_MAJOR;
 }
 
-kd_status cpu_supports_join(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(join) {
   const kd_node_table *read = cpu_host->node;
   kd_type type;
-  (void)device;
   if (!joins_blocks(node) || read->output_type(node, 0, &type) != KD_OK ||
       !is_blocked(&type))
     return KD_UNIMPLEMENTED;
@@ -137,8 +136,7 @@ static bool cuts_blocks(const kd_node *node) {
   return true;
 }
 
-kd_status cpu_supports_cut(kd_device *device, const kd_node *node) {
-  (void)device;
+CPU_SUPPORTS(cut) {
   return lie_in_blocks(node) && cuts_blocks(node) ? KD_OK : KD_UNIMPLEMENTED;
 }
 
@@ -206,8 +204,7 @@ static bool resizes_space(const kd_node *node) {
   return true;
 }
 
-kd_status cpu_supports_resize(kd_device *device, const kd_node *node) {
-  (void)device;
+CPU_SUPPORTS(resize) {
   return lie_in_blocks(node) && resizes_space(node) ? KD_OK : KD_UNIMPLEMENTED;
 }
 

@@ -16,17 +16,6 @@ struct kd_kernel {
   cpu_pool_span *spans; /* of rows, then of columns */
 };
 
-static cpu_pool_blocks_fn loop_get(void) {
-  static const cpu_pool_blocks_fn *const sets[] = {
-    &cpu_pool_blocks_base,
-#if defined(__x86_64__)
-    &cpu_pool_blocks_avx2,
-    &cpu_pool_blocks_avx512,
-#endif
-  };
-  return *sets[cpu_isa()];
-}
-
 /* Taps of a window at `at` that lie below `end`. */
 static int64_t taps_below(int64_t at, int64_t end, int64_t dilation,
                           int64_t kernel) {
@@ -68,21 +57,17 @@ static bool sees_image(const window *w) {
   return true;
 }
 
-kd_status cpu_supports_pool_blocks(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(pool_blocks) {
   window w;
   int64_t planes;
-  (void)device;
   return blocked_pool_read_node(node, &w, &planes) && sees_image(&w)
              ? KD_OK
              : KD_UNIMPLEMENTED;
 }
 
-kd_status cpu_create_pool_blocks(kd_device *device, const kd_kernel_def *def,
-                                 const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(pool_blocks) {
   kd_kernel *kernel = calloc(1, sizeof *kernel);
   window w;
-  (void)device;
-  (void)def;
   if (!kernel || !blocked_pool_read_node(node, &w, &kernel->planes)) {
     free(kernel);
     return FAIL(KD_OUT_OF_MEMORY, "no memory for a pooling");
@@ -138,8 +123,9 @@ static void blocked_pool_run_rows(void *context, int64_t begin, int64_t end) {
   }
   for (int64_t i = begin; i < end; i++) {
     int64_t plane = i / p->out[0];
-    loop_get()(p, work->x + plane * p->in[0] * p->in[1] * b, i % p->out[0],
-               room, work->y + plane * p->out[0] * p->out[1] * b);
+    (*CPU_SET(cpu_pool_blocks))(p, work->x + plane * p->in[0] * p->in[1] * b,
+                                i % p->out[0], room,
+                                work->y + plane * p->out[0] * p->out[1] * b);
   }
   free(room);
 }

@@ -40,9 +40,8 @@ uint32_t cpu_turn_prefers(const kd_node *node, uint32_t argument) {
              : KD_LAYOUT_ROW_MAJOR;
 }
 
-kd_status cpu_supports_turn(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(turn) {
   kd_type x, y;
-  (void)device;
   return read_types(node, &x, &y) && is_blocked(&x) != is_blocked(&y) &&
                  moves(node, x.rank, is_blocked(&y))
              ? KD_OK

@@ -109,9 +109,8 @@ static bool pays(const kd_kernel *k) {
              cpu_winograd_products(&k->node);
 }
 
-kd_status cpu_supports_dilated(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(dilated) {
   kd_kernel kernel = {0};
-  (void)device;
   return dilated_read_node(node, &kernel) && cpu_is_constant(node, 1) &&
                  pays(&kernel)
              ? KD_OK
@@ -166,12 +165,9 @@ void cpu_destroy_dilated(kd_kernel *kernel) {
   free(kernel);
 }
 
-kd_status cpu_create_dilated(kd_device *device, const kd_kernel_def *def,
-                             const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(dilated) {
   static const cpu_conv_kind kind = {sizeof(kd_kernel), dilated_read_node,
                                      dilated_make, cpu_destroy_dilated};
-  (void)device;
-  (void)def;
   return cpu_make_conv(&kind, node, out_kernel);
 }
 
@@ -196,9 +192,8 @@ static int64_t part_bytes(const kd_kernel *k) {
   return (tables + sums * (int64_t)sizeof(float) + 63) / 64 * 64;
 }
 
-uint64_t cpu_dilated_workspace(kd_kernel *kernel, const kd_launch *launch) {
-  (void)launch;
-  return (uint64_t)(cpu_host->worker_count(cpu_host) * part_bytes(kernel));
+CPU_WORKSPACE(dilated) {
+  return (uint64_t)(cpu_host->worker_count(cpu_host) * part_bytes(self));
 }
 
 /* Taps of a box: how far behind the first one they see, and which weights they are. Returns

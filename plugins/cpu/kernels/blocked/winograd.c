@@ -163,9 +163,8 @@ double cpu_winograd_products(const cpu_conv_node *node) {
              : INFINITY;
 }
 
-kd_status cpu_supports_winograd(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(winograd) {
   kd_kernel kernel = {0};
-  (void)device;
   return loops() && cpu_wants_winograd() && winograd_read_node(node, &kernel) &&
                  pays(&kernel) && cpu_is_constant(node, 1)
              ? KD_OK
@@ -246,12 +245,9 @@ void cpu_destroy_winograd(kd_kernel *kernel) {
   free(kernel);
 }
 
-kd_status cpu_create_winograd(kd_device *device, const kd_kernel_def *def,
-                              const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(winograd) {
   static const cpu_conv_kind kind = {sizeof(kd_kernel), winograd_read_node,
                                      winograd_make, cpu_destroy_winograd};
-  (void)device;
-  (void)def;
   return cpu_make_conv(&kind, node, out_kernel);
 }
 
@@ -279,10 +275,8 @@ static int64_t bias_elements(const kd_kernel *kernel) {
   return kernel->outs == kernel->node.outs ? 0 : (kernel->outs + 15) / 16 * 16;
 }
 
-uint64_t cpu_winograd_workspace(kd_kernel *kernel, const kd_launch *launch) {
-  (void)launch;
-  return (uint64_t)(bias_elements(kernel) +
-                    kernel->parts * part_elements(kernel)) *
+CPU_WORKSPACE(winograd) {
+  return (uint64_t)(bias_elements(self) + self->parts * part_elements(self)) *
          sizeof(float);
 }
 
@@ -370,10 +364,6 @@ static void finish_tile(const run *r, const place *p,
   loops()->out(out, source, &r->kernel->weights);
 }
 
-static int64_t winograd_least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 /* Activations that are loops of their own, on tiles [begin, end) just made: a row at once
  * where there are no gaps. */
 static void activate(const run *r, int64_t begin, int64_t end,
@@ -383,8 +373,8 @@ static void activate(const run *r, int64_t begin, int64_t end,
   bool rows = k->gap[2] == 1;
   for (int64_t tile = begin, count; tile < end; tile += count) {
     place p = winograd_place_of(k, tile);
-    count = rows ? winograd_least(end - tile, k->tiles[2] - p.at[2] / 2) : 1;
-    int64_t n = rows ? winograd_least(2 * count, k->out[2] - p.at[2]) : 1;
+    count = rows ? cpu_least(end - tile, k->tiles[2] - p.at[2] / 2) : 1;
+    int64_t n = rows ? cpu_least(2 * count, k->out[2] - p.at[2]) : 1;
     int64_t each = within(k, &p, 1), columns = rows ? 1 : within(k, &p, 2);
     float *y = r->y + target_of(k, &p, out->first);
     for (int64_t i = 0; i < each * columns * out->blocks; i++)
@@ -399,11 +389,11 @@ static void activate(const run *r, int64_t begin, int64_t end,
 static cpu_winograd_out out_of(const run *r, int64_t cut) {
   const kd_kernel *k = r->kernel;
   int64_t b = cpu_block(), first = cut * k->panels;
-  int64_t panels = winograd_least(k->panels, k->weights.panels - first);
+  int64_t panels = cpu_least(k->panels, k->weights.panels - first);
   return (cpu_winograd_out){
       .step = step_out(k),
       .first = 2 * first,
-      .blocks = winograd_least(2 * panels, k->outs / b - 2 * first),
+      .blocks = cpu_least(2 * panels, k->outs / b - 2 * first),
       .row = k->gap[1] * k->out[2] * b,
       .column = k->gap[2] * b,
       .block = product(k->out, 0, 3) * b,
@@ -416,7 +406,7 @@ static void run_task(const run *r, int64_t task, float *room) {
   const kd_kernel *k = r->kernel;
   const cpu_winograd_weights *w = &k->weights;
   int64_t cut = task / k->tasks, begin = task % k->tasks * k->task;
-  int64_t tiles = winograd_least(k->task, tiles_of(k) - begin),
+  int64_t tiles = cpu_least(k->task, tiles_of(k) - begin),
           first = cut * k->panels;
   float *made = room + WINOGRAD_SPOTS * step_in(k);
   cpu_winograd_out out = out_of(r, cut);
@@ -430,7 +420,7 @@ static void run_task(const run *r, int64_t task, float *room) {
     loops()->product(
         room + s * step_in(k), k->width, tiles,
         w->u + (s * w->panels + first) * k->depth * 2 * cpu_block(), k->depth,
-        winograd_least(k->panels, w->panels - first), made + s * step_out(k),
+        cpu_least(k->panels, w->panels - first), made + s * step_out(k),
         k->pitch);
   p = start;
   for (int64_t t = 0; t < tiles; t++, advance(k, &p)) {

@@ -17,17 +17,6 @@
 
 #define TAPS 1024 /* of a window, at most */
 
-static const cpu_depthwise_loops *loops_get(void) {
-  static const cpu_depthwise_loops *const sets[] = {
-    &cpu_depthwise_base,
-#if defined(__x86_64__)
-    &cpu_depthwise_avx2,
-    &cpu_depthwise_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
-}
-
 /* Height and width; a line is an image of one row. */
 typedef struct plane {
   int64_t kernel, stride, dilation, begin, in, out;
@@ -90,7 +79,7 @@ static void run_row(const depthwise *d, const float *image, int64_t y,
         .channels = d->channels,
         .step = d->wide.stride * d->channels};
     span.pixels = until - x;
-    loops_get()->span(&span);
+    CPU_SET(cpu_depthwise)->span(&span);
   }
   if (d->activation) d->activation(out, out, d->wide.out * d->channels, 0, 0);
 }
@@ -122,9 +111,8 @@ static bool depthwise_read_window(const kd_node *node, const kd_tensor *x,
   return window_read(cpu_host, node, &in, &made, kernel, 0, w);
 }
 
-kd_status cpu_supports_depthwise(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(depthwise) {
   kd_type x, w;
-  (void)device;
   if (cpu_host->node->input_type(node, 0, &x) != KD_OK ||
       cpu_host->node->input_type(node, 1, &w) != KD_OK)
     return FAIL(KD_UNIMPLEMENTED, "types must be known");

@@ -23,14 +23,7 @@
 #include "products/tiles.h"
 
 const cpu_direct_loops *cpu_direct_get(void) {
-  static const cpu_direct_loops *const sets[] = {
-    &cpu_direct_base,
-#if defined(__x86_64__)
-    &cpu_direct_avx2,
-    &cpu_direct_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
+  return CPU_SET(cpu_direct);
 }
 
 /* ---- from the input to planes --------------------------------------------------------- */

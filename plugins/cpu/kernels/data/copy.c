@@ -187,3 +187,16 @@ void cpu_spread(const kd_tensor *from, const kd_tensor *to) {
   strided_tensor(&space, from);
   cpu_copy_strided(&space, kd_dtype_size(to->dtype), to->data, from->data);
 }
+
+kd_status cpu_pack_input(const kd_launch *launch, uint32_t input, kd_tensor *in,
+                         void **out_memory) {
+  *out_memory = cpu_host->allocate(cpu_host, in->size + 1, 0);
+  if (!*out_memory)
+    return FAIL(KD_OUT_OF_MEMORY, "no %llu bytes to pack input %u of %s",
+                (unsigned long long)in->size, input,
+                cpu_host->node->op(launch->node));
+  in->strides = NULL;
+  in->data = *out_memory;
+  cpu_spread(&launch->inputs[input], in);
+  return KD_OK;
+}

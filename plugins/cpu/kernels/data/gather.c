@@ -238,18 +238,7 @@ static void pick_rows(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) {
     int64_t at = i * n, from = offsets[0];
     switch (kd_dtype_size(work->x->dtype)) {
-      case 1:
-        PICK_ROW(uint8_t);
-        break;
-      case 2:
-        PICK_ROW(uint16_t);
-        break;
-      case 4:
-        PICK_ROW(uint32_t);
-        break;
-      case 8:
-        PICK_ROW(uint64_t);
-        break;
+      CPU_SIZES(PICK_ROW)
       default:
         PICK_ROW(sixteen);
     }
@@ -300,9 +289,8 @@ static const struct {
 };
 
 /* Complex numbers are only moved. */
-kd_status cpu_supports_scatter(kd_device *device, const kd_node *node) {
+CPU_SUPPORTS(scatter) {
   kd_type type;
-  (void)device;
   kd_status status = cpu_host->node->input_type(node, 0, &type);
   const char *name = cpu_host->node->attr_string(node, "reduction", "none");
   if (status == KD_OK && strcmp(name, "none") != 0 &&

@@ -23,52 +23,16 @@ static inline uint64_t key_of_double(double x) {
 #define BLOCK 16
 #define EACH  "data/keys_typed.h"
 
-/* K: what keys of a type are computed as */
-#define K      uint32_t
-#define KEY(x) key_of_float(x)
-#define TYPE   f32
-#include EACH
-#undef TYPE
-#define TYPE f16
-#include EACH
-#undef TYPE
-#define TYPE bf16
-#include EACH
-#undef TYPE
+/* what keys of a type are computed as */
+typedef uint32_t K_f32, K_f16, K_bf16, K_i8, K_u8, K_i16, K_u16, K_i32, K_u32;
+typedef uint64_t K_f64, K_i64, K_u64;
+#define K      JOINED(K_, TYPE)
+#define KEY(x) _Generic((x), float : key_of_float, double : key_of_double)(x)
+#include "each_float.h"
 #undef KEY
 /* of integers the sign's bit is all that is in the way */
 #define KEY(x) ((K)(x) ^ (K)((C)-1 < (C)1) << (sizeof(K) * 8 - 1))
-#define TYPE   i8
-#include EACH
-#undef TYPE
-#define TYPE u8
-#include EACH
-#undef TYPE
-#define TYPE i16
-#include EACH
-#undef TYPE
-#define TYPE u16
-#include EACH
-#undef TYPE
-#define TYPE i32
-#include EACH
-#undef TYPE
-#define TYPE u32
-#include EACH
-#undef TYPE
-#undef K
-#define K    uint64_t
-#define TYPE i64
-#include EACH
-#undef TYPE
-#define TYPE u64
-#include EACH
-#undef TYPE
-#undef KEY
-#define KEY(x) key_of_double(x)
-#define TYPE   f64
-#include EACH
-#undef TYPE
+#include "each_int.h"
 #undef KEY
 #undef K
 

@@ -174,18 +174,7 @@ void cpu_fill(void *target, const void *value, size_t size, int64_t n) {
 static void pick_places(char *to, const char *row, const int64_t *places,
                         int64_t n, size_t size) {
   switch (size) {
-    case 1:
-      PICK(uint8_t);
-      break;
-    case 2:
-      PICK(uint16_t);
-      break;
-    case 4:
-      PICK(uint32_t);
-      break;
-    case 8:
-      PICK(uint64_t);
-      break;
+    CPU_SIZES(PICK)
     default:
       for (int64_t i = 0; i < n; i++)
         memcpy(to + (size_t)i * size, row + (size_t)places[i] * size, size);
@@ -242,18 +231,7 @@ static void pad_row(const pad_work *w, char *to, const char *row) {
 static void put_rows(char *to, const char *row, int64_t n, int64_t taken,
                      int64_t length, size_t size) {
   switch (size) {
-    case 1:
-      STRIDED(uint8_t);
-      break;
-    case 2:
-      STRIDED(uint16_t);
-      break;
-    case 4:
-      STRIDED(uint32_t);
-      break;
-    case 8:
-      STRIDED(uint64_t);
-      break;
+    CPU_SIZES(STRIDED)
     default:
       for (int64_t i = 0; i < n; i++)
         memcpy(to + (size_t)(i * length) * size,

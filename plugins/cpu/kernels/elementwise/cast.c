@@ -5,20 +5,15 @@
 
 #include "defs/small.h"
 
-#define TYPES(X)                               \
-  X(KD_F32, float, , )                         \
-  X(KD_F64, double, , )                        \
-  X(KD_F16, cpu_f16, f16_float, float_f16)     \
-  X(KD_BF16, cpu_bf16, bf16_float, float_bf16) \
-  X(KD_I8, int8_t, , )                         \
-  X(KD_I16, int16_t, , )                       \
-  X(KD_I32, int32_t, , )                       \
-  X(KD_I64, int64_t, , )                       \
-  X(KD_U8, uint8_t, , )                        \
-  X(KD_U16, uint16_t, , )                      \
-  X(KD_U32, uint32_t, , )                      \
-  X(KD_U64, uint64_t, , )                      \
-  X(KD_BOOL, uint8_t, , )
+/* those up to 2^63 */
+#define INTEGERS(X)   \
+  X(KD_I8, int8_t)    \
+  X(KD_I16, int16_t)  \
+  X(KD_I32, int32_t)  \
+  X(KD_I64, int64_t)  \
+  X(KD_U8, uint8_t)   \
+  X(KD_U16, uint16_t) \
+  X(KD_U32, uint32_t)
 
 static bool cast_is_float(kd_dtype dtype) {
   return (KD_TYPES_FLOAT & KD_TYPES(dtype)) != 0;
@@ -26,11 +21,19 @@ static bool cast_is_float(kd_dtype dtype) {
 
 double cpu_get(const void *data, kd_dtype dtype, int64_t i) {
   switch (dtype) {
-#define GET(D, S, LOAD, STORE) \
-  case D:                      \
-    return (double)LOAD(((const S *)data)[i]);
-    TYPES(GET)
+#define GET(D, S) \
+  case D:         \
+    return (double)((const S *)data)[i];
+    INTEGERS(GET)
+    GET(KD_U64, uint64_t)
+    GET(KD_BOOL, uint8_t)
+    GET(KD_F32, float)
+    GET(KD_F64, double)
 #undef GET
+    case KD_F16:
+      return (double)f16_float(((const cpu_f16 *)data)[i]);
+    case KD_BF16:
+      return (double)bf16_float(((const cpu_bf16 *)data)[i]);
     default:
       return onnx_is_small(dtype) ? onnx_small_get(data, dtype, i) : 0;
   }
@@ -78,27 +81,12 @@ void cpu_set(void *data, kd_dtype dtype, int64_t i, double value) {
     case KD_BF16:
       ((cpu_bf16 *)data)[i] = float_bf16(odd_float(value));
       break;
-    case KD_I8:
-      ((int8_t *)data)[i] = (int8_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
-      break;
-    case KD_I16:
-      ((int16_t *)data)[i] = (int16_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
-      break;
-    case KD_I32:
-      ((int32_t *)data)[i] = (int32_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
-      break;
-    case KD_I64:
-      ((int64_t *)data)[i] = (int64_t)clamp(value, -0x1p63, 0x1p63);
-      break;
-    case KD_U8:
-      ((uint8_t *)data)[i] = (uint8_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
-      break;
-    case KD_U16:
-      ((uint16_t *)data)[i] = (uint16_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
-      break;
-    case KD_U32:
-      ((uint32_t *)data)[i] = (uint32_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
-      break;
+#define SET(D, S)                                               \
+  case D:                                                       \
+    ((S *)data)[i] = (S)(int64_t)clamp(value, -0x1p63, 0x1p63); \
+    break;
+      INTEGERS(SET)
+#undef SET
     case KD_U64:
       ((uint64_t *)data)[i] = value < 0
                                   ? (uint64_t)(int64_t)clamp(value, -0x1p63, 0)
@@ -114,17 +102,11 @@ void cpu_set(void *data, kd_dtype dtype, int64_t i, double value) {
 
 static int64_t get_int(const void *data, kd_dtype dtype, int64_t i) {
   switch (dtype) {
-    case KD_I8:
-      return ((const int8_t *)data)[i];
-    case KD_I16:
-      return ((const int16_t *)data)[i];
-    case KD_I32:
-      return ((const int32_t *)data)[i];
-    case KD_U16:
-      return ((const uint16_t *)data)[i];
-    case KD_U32:
-      return ((const uint32_t *)data)[i];
-    case KD_I64:
+#define GET(D, S) \
+  case D:         \
+    return ((const S *)data)[i];
+    INTEGERS(GET)
+#undef GET
     case KD_U64:
       return ((const int64_t *)data)[i];
     default:

@@ -454,17 +454,9 @@ typedef struct work {
 static void chain_choose(size_t size, const void *const *from,
                          const int64_t *by, void *to, int64_t n) {
   switch (size) {
-    case 1:
-      CHOOSE(uint8_t);
-      break;
-    case 2:
-      CHOOSE(uint16_t);
-      break;
-    case 4:
-      CHOOSE(uint32_t);
-      break;
+    CPU_SIZES(CHOOSE)
     default:
-      CHOOSE(uint64_t);
+      break;
   }
 }
 
@@ -487,10 +479,9 @@ static void scale_block(const step *at, const void *const *from, int64_t by,
   float room[BLOCK];
   const void *x = chain_gather(from[0], by, kd_dtype_size(at->in), n, room);
   if (at->kind == TO_BYTES)
-    (bytes == KD_I8 ? loops->to_i8 : loops->to_u8)(x, n, scale, &zero, 0, to);
+    loops->to[bytes](x, n, scale, &zero, 0, to);
   else
-    (bytes == KD_I8 ? loops->from_i8 : loops->from_u8)(x, n, scale, &zero, 0,
-                                                       to);
+    loops->from[bytes](x, n, scale, &zero, 0, to);
 }
 
 /* Elements of an input, `by` apart. */

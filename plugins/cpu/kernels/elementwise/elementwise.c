@@ -6,14 +6,7 @@
 #include "small.h"
 
 const cpu_loops *cpu_loops_get(void) {
-  static const cpu_loops *const sets[] = {
-    &cpu_loops_base,
-#if defined(__x86_64__)
-    &cpu_loops_avx2,
-    &cpu_loops_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
+  return CPU_SET(cpu_loops);
 }
 
 /* ---- one argument --------------------------------------------------------- */

@@ -1,10 +1,7 @@
-/* int_loops.h - the integer loops of one type: a function for each row of elementwise.def.
- *
- * Included by loops.c for each type, with N its name, T the type and U its unsigned twin. */
-#define UNARY_INT(op, expression)  INT_UNARY_OF(op, N, T, expression)
-#define BINARY_INT(op, expression) INT_BINARY_OF(op, N, T, expression)
-#define COMPARE(op, expression)    INT_COMPARE_OF(op, N, T, expression)
+/* int_loops.h - the loops of one integer type: a function for each row of elementwise.def. */
+#define UNARY_INT(op, expression) UNARY_LOOP(NAMED(u_##op), expression)
+#define BINARY_INT(op, expression) \
+  BINARY_LOOP(NAMED(b_##op), S, ELEMENT, expression)
+#define COMPARE(op, expression) \
+  BINARY_LOOP(NAMED(b_##op), uint8_t, TRUTH, expression)
 #include "defs/elementwise.def"
-#undef N
-#undef T
-#undef U

@@ -4,16 +4,34 @@
  * compiler makes the vectors. Half floats are computed as floats. */
 #include "elementwise.h"
 
+#include "dialect.h"
+
 /* the language of elementwise.def */
-#define CAST(type, x)   ((type)(x))
+#define T     C
+#define U     JOINED(U_, TYPE)
+#define U_i8  uint8_t
+#define U_u8  uint8_t
+#define U_i16 uint16_t
+#define U_u16 uint16_t
+#define U_i32 uint32_t
+#define U_u32 uint32_t
+#define U_i64 uint64_t
+#define U_u64 uint64_t
+#undef FN
+#define FN(name)        JOINED(FN_, TYPE)(name)
+#define FN_f32(name)    name##f
+#define FN_f16          FN_f32
+#define FN_bf16         FN_f32
+#define FN_f64(name)    name
+#define LIT(x)          ((C)(x))
 #define REM(x, y)       ((x) % (y))
 #define BITS            (sizeof(T) * 8)
 #define IS_MINUS_ONE(y) ((T)-1 < 0 && (y) == (T)-1)
 
 /* ---- one loop ------------------------------------------------------------- */
 
-/* Defines `name`: each x, loaded as C from elements of type S, becomes the expression. */
-#define UNARY_LOOP(name, S, C, LOAD, STORE, expression)              \
+/* Defines `name`: each x becomes the expression. */
+#define UNARY_LOOP(name, expression)                                 \
   static void name(const void *from, void *to, int64_t n, double da, \
                    double db) {                                      \
     const S *px = from;                                              \
@@ -55,8 +73,8 @@ VECTOR(tanh)
 
 /* Full blocks, the last one too, by one piece of code: an element gets the same bits
  * wherever it stands. from and to may be one. */
-#define UNARY_BLOCKS(name, S, C, LOAD, STORE, expression)            \
-  __attribute__((noinline)) static void name##_block(                \
+#define UNARY_BLOCKS(name, expression)                               \
+  __attribute__((noinline)) static void JOINED(name, _block)(        \
       const C *restrict in, C *restrict out, const C a, const C b) { \
     (void)a;                                                         \
     (void)b;                                                         \
@@ -73,13 +91,13 @@ VECTOR(tanh)
     for (; n >= LANES; n -= LANES, px += LANES, py += LANES) {       \
       for (int k = 0; k < LANES; k++)                                \
         in[k] = LOAD(px[k]);                                         \
-      name##_block(in, out, (C)da, (C)db);                           \
+      JOINED(name, _block)(in, out, (C)da, (C)db);                   \
       for (int k = 0; k < LANES; k++)                                \
         py[k] = STORE(out[k]);                                       \
     }                                                                \
     for (int k = 0; k < n; k++)                                      \
       in[k] = LOAD(px[k]);                                           \
-    if (n > 0) name##_block(in, out, (C)da, (C)db);                  \
+    if (n > 0) JOINED(name, _block)(in, out, (C)da, (C)db);          \
     for (int k = 0; k < n; k++)                                      \
       py[k] = STORE(out[k]);                                         \
   }
@@ -87,161 +105,55 @@ VECTOR(tanh)
 #define UNARY_BLOCKS UNARY_LOOP
 #endif
 
-#define BINARY_BODY(C, LOAD, STORE, R, ix, iy, expression) \
-  for (int64_t i = 0; i < n; i++) {                        \
-    const C x = LOAD(px[ix]);                              \
-    const C y = LOAD(py[iy]);                              \
-    pz[i] = STORE((R)(expression));                        \
+#define BINARY_BODY(PUT, ix, iy, expression) \
+  for (int64_t i = 0; i < n; i++) {          \
+    const C x = LOAD(px[ix]);                \
+    const C y = LOAD(py[iy]);                \
+    pz[i] = PUT(expression);                 \
   }
 
-/* Defines `name`: of each x and y of type S, the expression, as R, is stored in elements of type
- * O. Four cases, so that the common ones become vectors. */
-#define BINARY_LOOP(name, S, C, LOAD, O, R, STORE, expression)             \
+/* Defines `name`: of each x and y the expression, by PUT, is stored in elements of type O. Four
+ * cases, so that the common ones become vectors. */
+#define BINARY_LOOP(name, O, PUT, expression)                              \
   static void name(const void *fx, int64_t sx, const void *fy, int64_t sy, \
                    void *to, int64_t n) {                                  \
     const S *px = fx, *py = fy;                                            \
     O *pz = to;                                                            \
     if (sx == 1 && sy == 1)                                                \
-      BINARY_BODY(C, LOAD, STORE, R, i, i, expression)                     \
+      BINARY_BODY(PUT, i, i, expression)                                   \
     else if (sx == 1 && sy == 0)                                           \
-      BINARY_BODY(C, LOAD, STORE, R, i, 0, expression)                     \
+      BINARY_BODY(PUT, i, 0, expression)                                   \
     else if (sx == 0 && sy == 1)                                           \
-      BINARY_BODY(C, LOAD, STORE, R, 0, i, expression)                     \
+      BINARY_BODY(PUT, 0, i, expression)                                   \
     else                                                                   \
-      BINARY_BODY(C, LOAD, STORE, R, i *sx, i *sy, expression)             \
+      BINARY_BODY(PUT, i *sx, i *sy, expression)                           \
   }
+#define ELEMENT(value) STORE((C)(value))
+#define TRUTH(value)   ((uint8_t)(value))
 
 #include "gelu.h"
 
-/* ---- loops on floats ------------------------------------------------------ */
-
-#define T        float
-#define U        float
-#define FN(name) name##f
-#define LIT(x)   ((float)(x))
-#define UNARY_OF(LOOP, op, expression)                                   \
-  LOOP(u_##op##_f32, float, float, plain_float, plain_float, expression) \
-  LOOP(u_##op##_f16, cpu_f16, float, f16_float, float_f16, expression)   \
-  LOOP(u_##op##_bf16, cpu_bf16, float, bf16_float, float_bf16, expression)
-#define UNARY_FLOAT(op, a, b, expression) UNARY_OF(UNARY_LOOP, op, expression)
-#define UNARY_MATH(op, a, b, expression)  UNARY_OF(UNARY_BLOCKS, op, expression)
-#define BINARY_FLOAT(op, expression)                                       \
-  BINARY_LOOP(b_##op##_f32, float, float, plain_float, float, float,       \
-              plain_float, expression)                                     \
-  BINARY_LOOP(b_##op##_f16, cpu_f16, float, f16_float, cpu_f16, float,     \
-              float_f16, expression)                                       \
-  BINARY_LOOP(b_##op##_bf16, cpu_bf16, float, bf16_float, cpu_bf16, float, \
-              float_bf16, expression)
-#define COMPARE(op, expression)                                               \
-  BINARY_LOOP(b_##op##_f32, float, float, plain_float, uint8_t, uint8_t, ,    \
-              expression)                                                     \
-  BINARY_LOOP(b_##op##_f16, cpu_f16, float, f16_float, uint8_t, uint8_t, ,    \
-              expression)                                                     \
-  BINARY_LOOP(b_##op##_bf16, cpu_bf16, float, bf16_float, uint8_t, uint8_t, , \
-              expression)
-#include "defs/elementwise.def"
-#define UNARY(op, expression) UNARY_OF(UNARY_LOOP, op, expression)
-#include "elementwise/gelu.def"
-#undef T
-#undef U
-#undef FN
-#undef LIT
-
-#define T        double
-#define U        double
-#define FN(name) name
-#define LIT(x)   ((double)(x))
-#define UNARY_FLOAT(op, a, b, expression)                              \
-  UNARY_LOOP(u_##op##_f64, double, double, plain_double, plain_double, \
-             expression)
-#define UNARY_MATH(op, a, b, expression)                                 \
-  UNARY_BLOCKS(u_##op##_f64, double, double, plain_double, plain_double, \
-               expression)
-#define BINARY_FLOAT(op, expression)                                      \
-  BINARY_LOOP(b_##op##_f64, double, double, plain_double, double, double, \
-              plain_double, expression)
-#define COMPARE(op, expression)                                               \
-  BINARY_LOOP(b_##op##_f64, double, double, plain_double, uint8_t, uint8_t, , \
-              expression)
-#include "defs/elementwise.def"
-#define UNARY(op, expression)                                            \
-  UNARY_BLOCKS(u_##op##_f64, double, double, plain_double, plain_double, \
-               expression)
-#include "elementwise/gelu.def"
-#undef T
-#undef U
-#undef FN
-#undef LIT
-
-/* ---- loops on integers ----------------------------------------------------
+/* ---- loops for each type ----------------------------------------------------
  *
- * This file is compiled with -fwrapv: arithmetic wraps, as ONNX's reference
+ * This file is compiled with -fwrapv: arithmetic of integers wraps, as ONNX's reference
  * does. */
 
-#define INT_UNARY(op, N, S, expression)                                     \
-  static void u_##op##_##N(const void *from, void *to, int64_t n, double a, \
-                           double b) {                                      \
-    const S *px = from;                                                     \
-    S *py = to;                                                             \
-    (void)a;                                                                \
-    (void)b;                                                                \
-    for (int64_t i = 0; i < n; i++) {                                       \
-      const S x = px[i];                                                    \
-      py[i] = (S)(expression);                                              \
-    }                                                                       \
-  }
-#define INT_BINARY(op, N, S, expression) \
-  BINARY_LOOP(b_##op##_##N, S, S, , S, S, , expression)
-#define INT_COMPARE(op, N, S, expression) \
-  BINARY_LOOP(b_##op##_##N, S, S, , uint8_t, uint8_t, , expression)
-/* one more round, so that the type's macros are replaced first */
-#define INT_UNARY_OF(op, name, type, expression) \
-  INT_UNARY(op, name, type, expression)
-#define INT_BINARY_OF(op, name, type, expression) \
-  INT_BINARY(op, name, type, expression)
-#define INT_COMPARE_OF(op, name, type, expression) \
-  INT_COMPARE(op, name, type, expression)
+#define GELU_f32  UNARY_LOOP
+#define GELU_f16  UNARY_LOOP
+#define GELU_bf16 UNARY_LOOP
+#define GELU_f64  UNARY_BLOCKS
+#define EACH      "elementwise/float_loops.h"
+#include "each_float.h"
+#undef EACH
+#define EACH "elementwise/int_loops.h"
+#include "each_int.h"
 
-#define N u8
-#define T uint8_t
-#define U uint8_t
-#include "int_loops.h"
-#define N i8
-#define T int8_t
-#define U uint8_t
-#include "int_loops.h"
-#define N u16
-#define T uint16_t
-#define U uint16_t
-#include "int_loops.h"
-#define N i16
-#define T int16_t
-#define U uint16_t
-#include "int_loops.h"
-#define N u32
-#define T uint32_t
-#define U uint32_t
-#include "int_loops.h"
-#define N i32
-#define T int32_t
-#define U uint32_t
-#include "int_loops.h"
-#define N u64
-#define T uint64_t
-#define U uint64_t
-#include "int_loops.h"
-#define N i64
-#define T int64_t
-#define U uint64_t
-#include "int_loops.h"
-
-/* ---- bool ----------------------------------------------------------------- */
-
+#define TYPE u8
 #define BINARY_BOOL(op, expression) \
-  BINARY_LOOP(b_##op##_bool, uint8_t, uint8_t, , uint8_t, uint8_t, , expression)
-#define COMPARE(op, expression) \
-  BINARY_LOOP(b_##op##_bool, uint8_t, uint8_t, , uint8_t, uint8_t, , expression)
+  BINARY_LOOP(b_##op##_bool, S, TRUTH, expression)
+#define COMPARE BINARY_BOOL
 #include "defs/elementwise.def"
+#undef TYPE
 
 /* ---- the set --------------------------------------------------------------- */
 

@@ -71,18 +71,8 @@ static void pick_rows(void *context, int64_t begin, int64_t end) {
     const char *y = work->y + (offsets[2] + from * step[2]) * size;
     char *to = work->to + (i / work->parts * row + from) * size;
     switch (size) {
-      case 1:
-        pick_uint8_t(c, x, y, step, n, to);
-        break;
-      case 2:
-        pick_uint16_t(c, x, y, step, n, to);
-        break;
-      case 4:
-        pick_uint32_t(c, x, y, step, n, to);
-        break;
-      case 8:
-        pick_uint64_t(c, x, y, step, n, to);
-        break;
+#define PICK_SIZE(T) pick_##T(c, x, y, step, n, to)
+      CPU_SIZES(PICK_SIZE)
       default:
         pick_sixteen(c, x, y, step, n, to);
     }

@@ -4,17 +4,6 @@
 #include "elementwise.h"
 #include "kernels.h"
 
-static const cpu_powers *powers_get(void) {
-  static const cpu_powers *const sets[] = {
-    &cpu_powers_base,
-#if defined(__x86_64__)
-    &cpu_powers_avx2,
-    &cpu_powers_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
-}
-
 /* ---- any types, any strides ----------------------------------------------------- */
 
 /* An integer's bits, with its sign extended. */
@@ -103,7 +92,7 @@ typedef struct flat_work {
 
 static void flat_piece(void *context, int64_t begin, int64_t end) {
   const flat_work *work = context;
-  const cpu_powers *powers = powers_get();
+  const cpu_powers *powers = CPU_SET(cpu_powers);
   size_t size = kd_dtype_size(work->dtype);
   float in[256], out[256];
   if (work->dtype == KD_F32) {

@@ -13,14 +13,7 @@
 #define PAIRS 16384 /* compared in some 10 microseconds */
 
 const cpu_lanes *cpu_lanes_get(void) {
-  static const cpu_lanes *const sets[] = {
-    &cpu_lanes_base,
-#if defined(__x86_64__)
-    &cpu_lanes_avx2,
-    &cpu_lanes_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
+  return CPU_SET(cpu_lanes);
 }
 
 typedef struct suppression {

@@ -205,17 +205,6 @@ static void resize_piece(void *context, int64_t begin, int64_t end) {
 
 /* ---- by rows ---------------------------------------------------------------------- */
 
-static const cpu_resizes *resizes_get(void) {
-  static const cpu_resizes *const sets[] = {
-    &cpu_resizes_base,
-#if defined(__x86_64__)
-    &cpu_resizes_avx2,
-    &cpu_resizes_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
-}
-
 /* Taps of the first dimension that may be kept at once. */
 #define WIDTH_MOST 512
 
@@ -265,7 +254,7 @@ static bool make_rows(resize_work *work, const resize_axis *given,
 static void run_resize(resize_work *work, const resize_axis *given) {
   resize_rows rows;
   const kd_tensor *y = work->y;
-  const cpu_resizes *set = resizes_get();
+  const cpu_resizes *set = CPU_SET(cpu_resizes);
   const kd_loop_body *body =
       work->r->weight ? &set->sums[y->dtype] : &set->nearest;
   if (!make_rows(work, given, body, &rows)) {

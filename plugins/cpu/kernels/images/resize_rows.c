@@ -10,10 +10,6 @@
 
 #define CHUNK 512 /* elements at once, in the nearest cache */
 
-static int64_t least_of(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 /* Elements below one index of axis `first`, of inputs or of outputs. */
 static int64_t below(const resize_rows *r, int first, bool outputs) {
   int64_t count = r->tail;
@@ -114,7 +110,7 @@ static band band_at(const resize_rows *r, int64_t item) {
   const resize_taps *first = &r->axes[0];
   int64_t outer = item / r->bands;
   band b = {.begin = item % r->bands * r->band};
-  b.end = least_of(b.begin + r->band, first->out);
+  b.end = cpu_least(b.begin + r->band, first->out);
   b.x = outer * below(r, 0, false);
   b.y = outer * below(r, 0, true) + b.begin * below(r, 1, true);
   return b;

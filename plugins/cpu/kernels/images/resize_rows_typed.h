@@ -70,7 +70,7 @@ static void NAMED(grown)(const resize_rows *r, const band *b, double *room,
       have[slot] = index[k];
     }
     for (int64_t c = 0; c < out; c += CHUNK) {
-      int64_t n = least_of(CHUNK, out - c);
+      int64_t n = cpu_least(CHUNK, out - c);
       sum_rows(kept + c, at, first->weight + o * width, width, out, n, chunk);
       NAMED(store)(chunk, n, y + c);
     }

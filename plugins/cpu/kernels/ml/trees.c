@@ -174,8 +174,7 @@ void cpu_destroy_trees(kd_kernel *kernel) {
   free(kernel);
 }
 
-kd_status cpu_create_trees(kd_device *device, const kd_kernel_def *def,
-                           const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(trees) {
   static const char *const aggregates[] = {"sum", "average", "min", "max"};
   const kd_node_table *read = cpu_host->node;
   const char *aggregate = read->attr_string(node, "aggregate", "sum");
@@ -183,8 +182,6 @@ kd_status cpu_create_trees(kd_device *device, const kd_kernel_def *def,
   tree_lists from = {0};
   kd_tensor splits, weights;
   kd_type x;
-  (void)device;
-  (void)def;
   if (read->input_type(node, 0, &x) != KD_OK || targets < 1 ||
       targets > INT32_MAX)
     return FAIL(KD_INVALID_ARGUMENT, "Trees has %lld targets",

@@ -47,14 +47,7 @@ OWN_GEMM(double)
 /* ---- one piece -------------------------------------------------------------- */
 
 const cpu_tiles *cpu_tiles_get(void) {
-  static const cpu_tiles *const sets[] = {
-    &cpu_tiles_base,
-#if defined(__x86_64__)
-    &cpu_tiles_avx2,
-    &cpu_tiles_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
+  return CPU_SET(cpu_tiles);
 }
 
 /* By OpenBLAS, where the option wants it and it takes such sizes. */

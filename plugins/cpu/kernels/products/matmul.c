@@ -1,4 +1,5 @@
 /* matmul.c - MatMul, Gemm and Det. */
+#include "dialect.h"
 #include "elementwise/elementwise.h"
 #include "kernels.h"
 #include "weights.h"
@@ -155,8 +156,7 @@ static void matmul_float(kd_dtype dtype, const operand *a, const operand *b,
       matmul_one(&work, i, false);
 }
 
-uint64_t cpu_matmul_workspace(kd_kernel *self, const kd_launch *launch) {
-  (void)self;
+CPU_WORKSPACE(matmul) {
   kd_dtype dtype = launch->inputs[0].dtype;
   if (dtype != KD_F16 && dtype != KD_BF16) return 0;
   return 4 * (uint64_t)(kd_elements(&launch->inputs[0]) +
@@ -198,26 +198,7 @@ LOADER(i32, int32_t)
 LOADER(u64, uint64_t)
 LOADER(i64, int64_t)
 
-static load_fn loader_of(kd_dtype dtype) {
-  switch (dtype) {
-    case KD_U8:
-      return load_u8;
-    case KD_I8:
-      return load_i8;
-    case KD_U16:
-      return load_u16;
-    case KD_I16:
-      return load_i16;
-    case KD_U32:
-      return load_u32;
-    case KD_I32:
-      return load_i32;
-    case KD_U64:
-      return load_u64;
-    default:
-      return load_i64;
-  }
-}
+static const load_fn loaders[KD_DTYPE_COUNT] = {INT_TABLE(load)};
 
 typedef struct int_work {
   product_shape shape;
@@ -270,8 +251,8 @@ static kd_status matmul(const kd_launch *launch, const cpu_matrices *many) {
     matmul_half(launch, &shape);
   } else {
     int_work work = {.shape = shape,
-                     .load_a = loader_of(a->dtype),
-                     .load_b = loader_of(b->dtype),
+                     .load_a = loaders[a->dtype],
+                     .load_b = loaders[b->dtype],
                      .a = a->data,
                      .b = b->data,
                      .y = y->data,
@@ -331,16 +312,7 @@ CPU_KERNEL(cpu_run_matmul) {
     if (is_wide(in[i].dtype) ? read_in_place(&in[i], i, &unused)
                              : !in[i].strides)
       continue;
-    packed[i] = cpu_host->allocate(cpu_host, in[i].size + 1, 0);
-    if (!packed[i]) {
-      status =
-          FAIL(KD_OUT_OF_MEMORY, "no %llu bytes to pack input %d of MatMul",
-               (unsigned long long)in[i].size, i);
-      continue;
-    }
-    in[i].strides = NULL;
-    in[i].data = packed[i];
-    cpu_spread(&launch->inputs[i], &in[i]);
+    status = cpu_pack_input(launch, (uint32_t)i, &in[i], &packed[i]);
   }
   if (status == KD_OK) {
     kd_launch inner = *launch;

@@ -100,10 +100,7 @@ static bool pack_panels(void *context, const kd_tensor *constant,
   return *out_data != NULL;
 }
 
-kd_status cpu_create_product(kd_device *device, const kd_kernel_def *def,
-                             const kd_node *node, kd_kernel **out_kernel) {
-  (void)device;
-  (void)def;
+CPU_CREATE(product) {
   cpu_gemm gemm;
   kd_kernel *kernel = calloc(1, sizeof *kernel);
   if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a product");

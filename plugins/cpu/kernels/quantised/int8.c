@@ -24,14 +24,7 @@ static const cpu_int8_loops *chosen;
 
 void cpu_int8_choose(void) {
   static cpu_int8_loops tiles;
-  static const cpu_int8_loops *const sets[] = {
-    &cpu_int8_base,
-#if defined(__x86_64__)
-    &cpu_int8_avx2,
-    &cpu_int8_avx512,
-#endif
-  };
-  chosen = sets[cpu_isa()];
+  chosen = CPU_SET(cpu_int8);
 #if defined(KEEL_WITH_VNNI)
   cpu_bytes_isa bytes = cpu_bytes();
   if (bytes >= CPU_BYTES_VNNI)
@@ -60,36 +53,28 @@ const cpu_int8_loops *cpu_int8_get(void) {
 #define WIDE   256    /* columns of a block of B at most */
 #define BUDGET 393216 /* bytes of a block of B, unless one panel has more */
 
-static int64_t int8_least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static int64_t int8_up(int64_t n, int64_t step) {
-  return (n + step - 1) / step * step;
-}
-
 /* Rows of a tile must not all lie in one set of the first cache. */
 int64_t cpu_int8_lead(int64_t k) {
-  int64_t lead = int8_up(k, k < 128 ? 2 : 32);
+  int64_t lead = cpu_up(k, k < 128 ? 2 : 32);
   return lead && lead % 512 == 0 ? lead + 32 : lead;
 }
 
 static int64_t panel_size(int64_t k) {
-  return int8_up(k, 2) * cpu_int8_get()->columns;
+  return cpu_up(k, 2) * cpu_int8_get()->columns;
 }
 
 cpu_int8_cut cpu_int8_cut_of(int64_t m, int64_t n, int64_t k, int64_t jobs) {
   int64_t panel = cpu_int8_get()->columns;
   int64_t threads = cpu_host->worker_count(cpu_host);
   int64_t pieces = jobs < threads ? (threads + jobs - 1) / jobs : 1;
-  cpu_int8_cut cut = {m, int8_up(n, panel), 1, 1};
+  cpu_int8_cut cut = {m, cpu_up(n, panel), 1, 1};
   if (pieces == 1 ||
       (double)m * (double)n * (double)k * (double)jobs < CPU_INT8_LITTLE)
     return cut;
   if (m >= n)
-    cut.rows = int8_up((m + pieces - 1) / pieces, cpu_int8_get()->rows);
+    cut.rows = cpu_up((m + pieces - 1) / pieces, cpu_int8_get()->rows);
   else
-    cut.columns = int8_up((n + pieces - 1) / pieces, panel);
+    cut.columns = cpu_up((n + pieces - 1) / pieces, panel);
   cut.row_pieces = (m + cut.rows - 1) / cut.rows;
   cut.column_pieces = (n + cut.columns - 1) / cut.columns;
   return cut;
@@ -104,7 +89,7 @@ typedef struct room {
 
 static void *int8_take(char *memory, int64_t *at, int64_t bytes) {
   void *taken = memory ? memory + *at : NULL;
-  *at += int8_up(bytes, 64);
+  *at += cpu_up(bytes, 64);
   return taken;
 }
 
@@ -149,7 +134,7 @@ static const int16_t *panels_of(const cpu_int8_product *p, int64_t column,
   if (p->ready_b) return p->ready_b + column / loops->columns * size;
   const uint8_t *from = columns_of(p, column, n, r, &step);
   for (int64_t c = 0; c < n; c += loops->columns) {
-    int64_t count = int8_least(n - c, loops->columns);
+    int64_t count = cpu_least(n - c, loops->columns);
     int16_t zeros[CPU_INT8_COLUMNS];
     for (int64_t i = 0; i < count; i++)
       zeros[i] = (int16_t)p->b.zeros[p->b.zero_count > 1 ? column + c + i : 0];
@@ -194,7 +179,7 @@ static void multiply_block(const cpu_int8_product *p, int64_t row, int64_t rows,
   int64_t from = 0;
   do {
     for (int64_t c = 0; c < n; c += loops->columns)
-      loops->multiply(rows, n - c, int8_least(pairs - from, DEEP), a + 2 * from,
+      loops->multiply(rows, n - c, cpu_least(pairs - from, DEEP), a + 2 * from,
                       lead,
                       panels + c / loops->columns * panel_size(p->k) +
                           2 * from * loops->columns,
@@ -223,7 +208,7 @@ static void copy_rows(const cpu_int8_bytes *a, int64_t row, int64_t rows,
 static void begin_sums(const cpu_int8_product *p, int64_t row, int64_t rows,
                        int64_t column, int64_t n, int64_t wide, int32_t *to) {
   const cpu_int8_narrow *narrow = p->narrow_a ? p->narrow_a : p->narrow_b;
-  n = int8_up(n, cpu_int8_get()->columns);
+  n = cpu_up(n, cpu_int8_get()->columns);
   const int32_t *last = NULL; /* rows of one zero point are alike */
   for (int64_t i = row; i < row + rows; i++, to += wide) {
     uint32_t zero = (uint32_t)(p->narrow_a ? p->b.zeros[0]
@@ -282,7 +267,7 @@ static void multiply4_block(const cpu_int8_product *p, int64_t row,
   for (int64_t from = 0; from < quads; from += DEEP)
     for (int64_t c = 0; c < n; c += loops->columns)
       loops->multiply4(
-          rows, n - c, int8_least(quads - from, DEEP), a + 4 * from, lead,
+          rows, n - c, cpu_least(quads - from, DEEP), a + 4 * from, lead,
           panels + c / loops->columns * size + 4 * from * loops->columns,
           r->sums + c, wide, p->narrow_a != NULL);
   for (int64_t c = 0; c < n; c += loops->columns)
@@ -299,9 +284,9 @@ bool cpu_int8_piece(const cpu_int8_product *p, const cpu_int8_cut *cut,
   int64_t panel = cpu_int8_get()->columns;
   int64_t row = piece / cut->column_pieces * cut->rows;
   int64_t column = piece % cut->column_pieces * cut->columns;
-  int64_t last_row = int8_least(row + cut->rows, p->m);
-  int64_t last_column = int8_least(column + cut->columns, p->n);
-  int64_t wide = int8_least(WIDE, int8_up(last_column - column, panel));
+  int64_t last_row = cpu_least(row + cut->rows, p->m);
+  int64_t last_column = cpu_least(column + cut->columns, p->n);
+  int64_t wide = cpu_least(WIDE, cpu_up(last_column - column, panel));
   if (!p->ready_b && !p->narrow_b && p->k * 2 * wide > BUDGET)
     wide = BUDGET / (2 * p->k) > panel ? BUDGET / (2 * p->k) / panel * panel
                                        : panel;
@@ -310,16 +295,16 @@ bool cpu_int8_piece(const cpu_int8_product *p, const cpu_int8_cut *cut,
   if (!memory) return false;
   int8_lay_out(p, wide, memory, &r);
   for (int64_t c = column; c < last_column; c += wide) {
-    int64_t n = int8_least(last_column - c, wide);
+    int64_t n = cpu_least(last_column - c, wide);
     bool narrow = p->narrow_a || p->narrow_b;
     const uint8_t *quads = narrow ? quad_panels_of(p, c, n, &r) : NULL;
     const int16_t *panels = narrow ? NULL : panels_of(p, c, n, &r);
     for (int64_t i = row; i < last_row; i += TALL)
       if (narrow)
-        multiply4_block(p, i, int8_least(last_row - i, TALL), c, n, quads, &r,
+        multiply4_block(p, i, cpu_least(last_row - i, TALL), c, n, quads, &r,
                         wide);
       else
-        multiply_block(p, i, int8_least(last_row - i, TALL), c, n, panels, &r,
+        multiply_block(p, i, cpu_least(last_row - i, TALL), c, n, panels, &r,
                        wide);
   }
   free(memory);
@@ -332,14 +317,14 @@ int16_t *cpu_int8_pack_b(const cpu_int8_bytes *b, int64_t n, int64_t k) {
   int64_t panel = cpu_int8_get()->columns, panels = (n + panel - 1) / panel;
   cpu_int8_product p = {.n = n, .k = k, .b = *b};
   room r = {.panels = aligned_alloc(
-                64, (size_t)int8_up(panels * panel_size(k) * 2 + 1, 64))};
+                64, (size_t)cpu_up(panels * panel_size(k) * 2 + 1, 64))};
   if (r.panels) panels_of(&p, 0, n, &r);
   return r.panels;
 }
 
 int16_t *cpu_int8_widen_a(const cpu_int8_bytes *a, int64_t m, int64_t k) {
   int16_t *rows =
-      aligned_alloc(64, (size_t)int8_up(m * cpu_int8_lead(k) * 2 + 1, 64));
+      aligned_alloc(64, (size_t)cpu_up(m * cpu_int8_lead(k) * 2 + 1, 64));
   if (rows) widen_rows(a, 0, m, k, rows);
   return rows;
 }
@@ -354,4 +339,14 @@ int *cpu_int8_zeros(const kd_tensor *given, kd_dtype dtype,
     zeros[i] = (there ? (int)cpu_get(given->data, given->dtype, i) : 0) +
                cpu_int8_flip(dtype);
   return zeros;
+}
+
+bool cpu_int8_constant(const kd_node *node, uint32_t input, uint32_t zero,
+                       kd_tensor *out, kd_tensor *out_zero) {
+  const kd_node_table *read = cpu_host->node;
+  kd_type type;
+  *out_zero = (kd_tensor){.dtype = KD_NONE};
+  return read->constant(node, input, out) == KD_OK && kd_elements(out) >= 1 &&
+         (read->input_type(node, zero, &type) != KD_OK ||
+          read->constant(node, zero, out_zero) == KD_OK);
 }

@@ -168,4 +168,14 @@ static inline uint8_t cpu_int8_flip(kd_dtype dtype) {
  * may be NULL or absent: 0. */
 int *cpu_int8_zeros(const kd_tensor *given, kd_dtype dtype, int64_t *out_count);
 
+/* An operand that is a constant and is not empty, and its zero points, which are absent or
+ * constants, too; false: they are not. */
+bool cpu_int8_constant(const kd_node *node, uint32_t input, uint32_t zero,
+                       kd_tensor *out, kd_tensor *out_zero);
+/* Whether zero points are absent, one, or `count`. */
+static inline bool cpu_int8_zeros_fit(const kd_tensor *zero, int64_t count) {
+  return zero->dtype == KD_NONE || kd_elements(zero) == 1 ||
+         kd_elements(zero) == count;
+}
+
 #endif /* KEEL_CPU_INT8_H */

@@ -18,14 +18,6 @@
 #define DEEP   32     /* rows of columns that are gathered at once */
 #define RESTS  5      /* one of so many steps may have a rest */
 
-static int64_t int8_bars_least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static int64_t int8_bars_up(int64_t n, int64_t step) {
-  return (n + step - 1) / step * step;
-}
-
 static const cpu_int8_bar_loops *loops_get(void) {
 #if defined(KEEL_WITH_BARS)
   if (cpu_int8_get() == &cpu_int8_avx2) return &cpu_int8_bars_avx2;
@@ -159,8 +151,8 @@ cpu_int8_bars *cpu_int8_bars_make(const cpu_int8_bytes *from, int64_t n,
   bars->m = n / group;
   bars->k = k;
   bars->per_group = bars_of(bars->m);
-  bars->factors = aligned_alloc(
-      64, (size_t)int8_bars_up(n * int8_bars_up(k, 4) * 2 + 1, 64));
+  bars->factors =
+      aligned_alloc(64, (size_t)cpu_up(n * cpu_up(k, 4) * 2 + 1, 64));
   bars->sums = calloc((size_t)n + 1, sizeof *bars->sums);
   bars->first =
       calloc((size_t)(group * bars->per_group + 1), sizeof *bars->first);
@@ -203,7 +195,7 @@ static void pack_rows(const block *b, const uint8_t *from, int64_t step,
   for (int i = 0; i < CPU_BAR_COLUMNS; i++)
     zeros[i] = (int16_t)*p->b.zeros;
   for (int64_t c = 0; c < b->n; c += CPU_BAR_COLUMNS, to += b->panel) {
-    int64_t count = int8_bars_least(b->n - c, CPU_BAR_COLUMNS);
+    int64_t count = cpu_least(b->n - c, CPU_BAR_COLUMNS);
     if (b->bars->narrow)
       loops->pack4(from + c, step, rows, count, p->b.flip, to);
     else
@@ -216,7 +208,7 @@ static void pack_block(const block *b) {
   const cpu_int8_product *p = b->p;
   for (int64_t row = 0, rows; row < p->k; row += rows) {
     int64_t step = p->b.step;
-    rows = p->columns ? int8_bars_least(p->k - row, DEEP) : p->k;
+    rows = p->columns ? cpu_least(p->k - row, DEEP) : p->k;
     const uint8_t *from = p->columns
                               ? p->columns(p->context, row, rows, b->column,
                                            b->n, b->gathered, &step)
@@ -252,8 +244,7 @@ static void multiply_bar(block *b, int64_t bar, int64_t row, int64_t rows) {
     first[i] = (int32_t)(bias - (bars->narrow ? less : 0));
   }
   for (int64_t c = 0; c < b->n; c += CPU_BAR_COLUMNS, panel += b->panel) {
-    int64_t n = int8_bars_least(b->n - c, CPU_BAR_COLUMNS),
-            column = b->column + c;
+    int64_t n = cpu_least(b->n - c, CPU_BAR_COLUMNS), column = b->column + c;
     if (bars->narrow)
       loops->narrow(rows, n, bars->steps, a, panel, rests,
                     bars->steps_of + begin, bars->rests + begin, b->sums);
@@ -272,24 +263,23 @@ bool cpu_int8_bars_piece(const cpu_int8_product *p, const cpu_int8_bars *bars,
                          const cpu_int8_cut *cut, int64_t piece) {
   int64_t row = piece / cut->column_pieces * cut->rows;
   int64_t column = piece % cut->column_pieces * cut->columns;
-  int64_t last_row = int8_bars_least(row + cut->rows, p->m);
-  int64_t last_column = int8_bars_least(column + cut->columns, p->n);
+  int64_t last_row = cpu_least(row + cut->rows, p->m);
+  int64_t last_column = cpu_least(column + cut->columns, p->n);
   block b = {.p = p,
              .bars = bars,
              .rounding = rounding,
-             .panel = int8_bars_up(p->k, 4) * row_bytes(bars)};
-  int64_t panels = int8_bars_least(WIDE, BUDGET / b.panel * CPU_BAR_COLUMNS);
-  int64_t wide = int8_bars_up(
-      int8_bars_least(last_column - column, panels > 0 ? panels : 1),
-      CPU_BAR_COLUMNS);
+             .panel = cpu_up(p->k, 4) * row_bytes(bars)};
+  int64_t panels = cpu_least(WIDE, BUDGET / b.panel * CPU_BAR_COLUMNS);
+  int64_t wide =
+      cpu_up(cpu_least(last_column - column, panels > 0 ? panels : 1),
+             CPU_BAR_COLUMNS);
   int64_t size = wide / CPU_BAR_COLUMNS * b.panel;
-  b.panels =
-      aligned_alloc(64, (size_t)(size + int8_bars_up(wide * DEEP + 64, 64)));
+  b.panels = aligned_alloc(64, (size_t)(size + cpu_up(wide * DEEP + 64, 64)));
   if (!b.panels) return false;
   b.gathered = b.panels + size;
   for (; column < last_column; column += wide) {
     b.column = column;
-    b.n = int8_bars_least(last_column - column, wide);
+    b.n = cpu_least(last_column - column, wide);
     pack_block(&b);
     int64_t group = p->first_row / bars->m * bars->per_group;
     int64_t bar = group + bar_at(bars->m, row);

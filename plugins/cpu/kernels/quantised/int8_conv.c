@@ -38,9 +38,13 @@ static const roles qlinear = {.w = 3,
                               .zero_y = 7,
                               .bias = 8};
 
+static const roles *roles_of(const kd_node *node) {
+  return cpu_host->node->op(node)[0] == 'Q' ? &qlinear : &integer;
+}
+
 struct kd_kernel {
-  cpu_shared *shared;
-  int16_t *packed; /* widened weights, where they are constants, or: */
+  cpu_shared *shared; /* first */
+  int16_t *packed;    /* widened weights, where they are constants, or: */
   cpu_int8_narrow *narrow;
   cpu_int8_bars *bars;
   int64_t dims[WINDOW_SPACE + 2];
@@ -538,21 +542,6 @@ CPU_KERNEL(cpu_run_qlinear_conv) {
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 
-/* W, a constant whose zero points are constants too. */
-static bool can_pack(const kd_node *node, const roles *at, kd_tensor *out_w,
-                     kd_tensor *out_zero) {
-  const kd_node_table *read = cpu_host->node;
-  kd_type type;
-  *out_zero = (kd_tensor){.dtype = KD_NONE};
-  if (read->constant(node, at->w, out_w) != KD_OK || out_w->rank < 2 ||
-      out_w->rank > WINDOW_SPACE + 2 || kd_elements(out_w) < 1)
-    return false;
-  if (read->input_type(node, at->zero_w, &type) != KD_OK) return true;
-  return read->constant(node, at->zero_w, out_zero) == KD_OK &&
-         (kd_elements(out_zero) == 1 ||
-          kd_elements(out_zero) == out_w->dims[0]);
-}
-
 static void int8_conv_free(kd_kernel *kernel) {
   cpu_int8_narrow_drop(kernel->narrow);
   cpu_int8_bars_drop(kernel->bars);
@@ -561,10 +550,13 @@ static void int8_conv_free(kd_kernel *kernel) {
 }
 
 /* Without memory, weights are widened again and again. */
-static void int8_conv_make(const kd_node *node, const roles *at, int64_t group,
-                           kd_kernel *kernel) {
+static void int8_conv_make(const kd_node *node, kd_kernel *kernel) {
+  const roles *at = roles_of(node);
+  int64_t group = cpu_host->node->attr_int(node, "group", 1);
   kd_tensor w, zero;
-  if (!can_pack(node, at, &w, &zero)) return;
+  if (!cpu_int8_constant(node, at->w, at->zero_w, &w, &zero) || w.rank < 2 ||
+      w.rank > WINDOW_SPACE + 2 || !cpu_int8_zeros_fit(&zero, w.dims[0]))
+    return;
   int64_t k = kd_elements(&w) / w.dims[0];
   cpu_int8_bytes bytes = {
       .data = w.data, .flip = cpu_int8_flip(w.dtype), .step = k};
@@ -584,28 +576,18 @@ static void int8_conv_make(const kd_node *node, const roles *at, int64_t group,
   free(zeros);
 }
 
-kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
-                               const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(int8_conv) {
+  static const cpu_kernel_kind kind = {sizeof(kd_kernel), int8_conv_make,
+                                       int8_conv_free};
   const kd_node_table *read = cpu_host->node;
-  const roles *at = read->op(node)[0] == 'Q' ? &qlinear : &integer;
-  int64_t group = read->attr_int(node, "group", 1);
+  const roles *at = roles_of(node);
   kd_type zero;
-  cpu_share_key key = {
-      cpu_constant_id(node, at->w),
-      "int8 convolution",
-      {cpu_constant_id(node, at->zero_w), at == &qlinear,
-       read->input_type(node, at->zero_w, &zero) == KD_OK, group}};
-  (void)device;
-  (void)def;
-  *out_kernel = cpu_shared_kernel(&key);
-  if (*out_kernel) return KD_OK;
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
-  if (kernel) {
-    int8_conv_make(node, at, group, kernel);
-    *out_kernel =
-        cpu_share_kernel(&key, kernel, &kernel->shared, int8_conv_free);
-  }
-  return *out_kernel ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
+  cpu_share_key key = {cpu_constant_id(node, at->w),
+                       "int8 convolution",
+                       {cpu_constant_id(node, at->zero_w), at == &qlinear,
+                        read->input_type(node, at->zero_w, &zero) == KD_OK,
+                        read->attr_int(node, "group", 1)}};
+  return cpu_share_kernel(&key, &kind, node, out_kernel);
 }
 
 /* The weights, which are widened. */
@@ -613,8 +595,4 @@ uint64_t cpu_taken_int8_conv(kd_kernel *kernel) {
   return kernel->packed || kernel->narrow || kernel->bars
              ? UINT64_C(1) << kernel->w
              : 0;
-}
-
-void cpu_destroy_int8_conv(kd_kernel *kernel) {
-  cpu_share_drop(kernel->shared);
 }

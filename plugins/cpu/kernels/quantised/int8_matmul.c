@@ -9,10 +9,6 @@
 #include "kernels.h"
 #include "shared.h"
 
-static int64_t int8_matmul_least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 /* ---- shapes of a batched product ------------------------------------------------------ */
 
 /* Where MatMulInteger and QLinearMatMul have their inputs; 0: has none. */
@@ -34,8 +30,8 @@ static const roles *roles_of(const kd_node *node) {
 }
 
 struct kd_kernel {
-  cpu_shared *shared;
-  int16_t *packed; /* B, where it is a constant matrix, or: */
+  cpu_shared *shared; /* first */
+  int16_t *packed;    /* B, where it is a constant matrix, or: */
   cpu_int8_narrow *narrow;
   int64_t dims[2];
   kd_dtype dtype;
@@ -92,7 +88,7 @@ static void give_bytes(const void *context, int64_t row, int64_t column,
   bool by_column = work->count_b > 1;
   for (int64_t from = 0; from < n; from += SCALES) {
     float made[SCALES];
-    int64_t count = int8_matmul_least(n - from, SCALES);
+    int64_t count = cpu_least(n - from, SCALES);
     const float *scales = work->scales + (by_column ? column + from : 0);
     if (work->count_a > 1) {
       for (int64_t i = 0; i < (by_column ? count : 1); i++)
@@ -264,21 +260,6 @@ CPU_KERNEL(cpu_run_qlinear_matmul) {
 
 /* ---- kernels ------------------------------------------------------------------------------ */
 
-/* B, a constant matrix whose zero points are constants too. */
-static bool can_pack(const kd_node *node, const roles *at, kd_tensor *out_b,
-                     kd_tensor *out_zero) {
-  const kd_node_table *read = cpu_host->node;
-  kd_type type;
-  *out_zero = (kd_tensor){.dtype = KD_NONE};
-  if (read->constant(node, at->b, out_b) != KD_OK || out_b->rank != 2 ||
-      kd_elements(out_b) < 1)
-    return false;
-  if (read->input_type(node, at->zero_b, &type) != KD_OK) return true;
-  return read->constant(node, at->zero_b, out_zero) == KD_OK &&
-         (kd_elements(out_zero) == 1 ||
-          kd_elements(out_zero) == out_b->dims[1]);
-}
-
 static void int8_matmul_free(kd_kernel *kernel) {
   cpu_int8_narrow_drop(kernel->narrow);
   free(kernel->packed);
@@ -286,10 +267,12 @@ static void int8_matmul_free(kd_kernel *kernel) {
 }
 
 /* Without memory, B is packed again and again. */
-static void int8_matmul_make(const kd_node *node, const roles *at,
-                             kd_kernel *kernel) {
+static void int8_matmul_make(const kd_node *node, kd_kernel *kernel) {
+  const roles *at = roles_of(node);
   kd_tensor b, zero;
-  if (!can_pack(node, at, &b, &zero)) return;
+  if (!cpu_int8_constant(node, at->b, at->zero_b, &b, &zero) || b.rank != 2 ||
+      !cpu_int8_zeros_fit(&zero, b.dims[1]))
+    return;
   cpu_int8_bytes bytes = {
       .data = b.data, .flip = cpu_int8_flip(b.dtype), .step = b.dims[1]};
   int *zeros = cpu_int8_zeros(&zero, b.dtype, &bytes.zero_count);
@@ -304,8 +287,9 @@ static void int8_matmul_make(const kd_node *node, const roles *at,
   free(zeros);
 }
 
-kd_status cpu_create_int8_matmul(kd_device *device, const kd_kernel_def *def,
-                                 const kd_node *node, kd_kernel **out_kernel) {
+CPU_CREATE(int8_matmul) {
+  static const cpu_kernel_kind kind = {sizeof(kd_kernel), int8_matmul_make,
+                                       int8_matmul_free};
   const roles *at = roles_of(node);
   kd_type zero;
   cpu_share_key key = {
@@ -313,24 +297,10 @@ kd_status cpu_create_int8_matmul(kd_device *device, const kd_kernel_def *def,
       "int8 product",
       {cpu_constant_id(node, at->zero_b), at->b,
        cpu_host->node->input_type(node, at->zero_b, &zero) == KD_OK}};
-  (void)device;
-  (void)def;
-  *out_kernel = cpu_shared_kernel(&key);
-  if (*out_kernel) return KD_OK;
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
-  if (kernel) {
-    int8_matmul_make(node, at, kernel);
-    *out_kernel =
-        cpu_share_kernel(&key, kernel, &kernel->shared, int8_matmul_free);
-  }
-  return *out_kernel ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
+  return cpu_share_kernel(&key, &kind, node, out_kernel);
 }
 
 /* B, which is packed. */
 uint64_t cpu_taken_int8_matmul(kd_kernel *kernel) {
   return kernel->packed || kernel->narrow ? UINT64_C(1) << kernel->b : 0;
-}
-
-void cpu_destroy_int8_matmul(kd_kernel *kernel) {
-  cpu_share_drop(kernel->shared);
 }

@@ -11,18 +11,14 @@
  * 32 of rows), or weights that are not bytes less their zero point, are widened instead. */
 #include "int8.h"
 
-static int64_t int8_narrow_up(int64_t n, int64_t step) {
-  return (n + step - 1) / step * step;
-}
-
 /* Rows of a tile must not all lie in one set of the first cache. */
 int64_t cpu_int8_lead4(int64_t k) {
-  int64_t lead = int8_narrow_up(k, k < 128 ? cpu_int8_get()->depth : 64);
+  int64_t lead = cpu_up(k, k < 128 ? cpu_int8_get()->depth : 64);
   return lead && lead % 512 == 0 ? lead + 64 : lead;
 }
 
 int64_t cpu_int8_panel4(int64_t k) {
-  return int8_narrow_up(k, cpu_int8_get()->depth) * cpu_int8_get()->columns;
+  return cpu_up(k, cpu_int8_get()->depth) * cpu_int8_get()->columns;
 }
 
 void cpu_int8_narrow_drop(cpu_int8_narrow *narrow) {
@@ -120,8 +116,7 @@ cpu_int8_narrow *cpu_int8_narrow_make(const cpu_int8_bytes *from, bool rows,
               .size = rows ? cpu_int8_lead4(k) : cpu_int8_panel4(k)};
   int64_t lines = (n + m.width - 1) / m.width;
   if (!m.narrow) return NULL;
-  m.narrow->bytes =
-      aligned_alloc(64, (size_t)int8_narrow_up(lines * m.size + 1, 64));
+  m.narrow->bytes = aligned_alloc(64, (size_t)cpu_up(lines * m.size + 1, 64));
   m.narrow->sums = calloc((size_t)(lines * m.width + 1), 4);
   m.narrow->first = calloc((size_t)lines + 1, sizeof *m.narrow->first);
   bool made = m.narrow->bytes && m.narrow->sums && m.narrow->first;

@@ -30,8 +30,8 @@ enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
 /* What is held in a form of its own. Where rows may be bytes, that are all weights, with scales
  * as halves, in huge pages; else scales and zero points of another float type, as floats. */
 struct kd_kernel {
-  cpu_shared *shared;
-  cpu_region *all; /* has data, halves and largest: */
+  cpu_shared *shared; /* first */
+  cpu_region *all;    /* has data, halves and largest: */
   const uint8_t *data;
   const cpu_f16 *halves;
   const float *largest;
@@ -51,18 +51,11 @@ typedef struct nbits_work {
 } nbits_work;
 
 static const cpu_nbits_loops *loops_get(void) {
-  static const cpu_nbits_loops *const sets[] = {
-    &cpu_nbits_base,
-#if defined(__x86_64__)
-    &cpu_nbits_avx2,
-    &cpu_nbits_avx512,
-#endif
-  };
 #if defined(KEEL_WITH_VNNI)
   if (cpu_bytes() >= CPU_BYTES_VNNI)
     return cpu_isa() == 2 ? &cpu_nbits_vnni : &cpu_nbits_avxvnni;
 #endif
-  return sets[cpu_isa()];
+  return CPU_SET(cpu_nbits);
 }
 
 /* ---- the kernel --------------------------------------------------------------------------- */
@@ -145,8 +138,15 @@ static void nbits_free(kd_kernel *kernel) {
   free(kernel);
 }
 
-kd_status cpu_create_nbits(kd_device *device, const kd_kernel_def *def,
-                           const kd_node *node, kd_kernel **out_kernel) {
+static void nbits_make(const kd_node *node, kd_kernel *kernel) {
+  hold_weights(node, kernel);
+  if (!kernel->all) kernel->scales = floats_of(node, SCALES);
+  kernel->zeros = floats_of(node, ZEROS);
+}
+
+CPU_CREATE(nbits) {
+  static const cpu_kernel_kind kind = {sizeof(kd_kernel), nbits_make,
+                                       nbits_free};
   const kd_node_table *read = cpu_host->node;
   cpu_share_key key = {
       cpu_constant_id(node, B),
@@ -155,28 +155,13 @@ kd_status cpu_create_nbits(kd_device *device, const kd_kernel_def *def,
        read->attr_int(node, "block_size", 32),
        read->attr_int(node, "accuracy_level", 0),
        read->attr_int(node, "bits", 4)}};
-  (void)device;
-  (void)def;
-  *out_kernel = cpu_shared_kernel(&key);
-  if (*out_kernel) return KD_OK;
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
-  if (kernel) {
-    hold_weights(node, kernel);
-    if (!kernel->all) kernel->scales = floats_of(node, SCALES);
-    kernel->zeros = floats_of(node, ZEROS);
-    *out_kernel = cpu_share_kernel(&key, kernel, &kernel->shared, nbits_free);
-  }
-  return *out_kernel ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
+  return cpu_share_kernel(&key, &kind, node, out_kernel);
 }
 
 uint64_t cpu_taken_nbits(kd_kernel *kernel) {
   uint64_t taken = kernel->all ? UINT64_C(1) << B | UINT64_C(1) << SCALES : 0;
   return taken | (kernel->scales ? UINT64_C(1) << SCALES : 0) |
          (kernel->zeros ? UINT64_C(1) << ZEROS : 0);
-}
-
-void cpu_destroy_nbits(kd_kernel *kernel) {
-  cpu_share_drop(kernel->shared);
 }
 
 /* ---- memory of a launch --------------------------------------------------------------------- */
@@ -249,7 +234,7 @@ static void read_shapes(const kd_launch *launch, const kd_kernel *self,
   work->by_lines = work->bytes || work->m <= FEW;
 }
 
-uint64_t cpu_nbits_workspace(kd_kernel *self, const kd_launch *launch) {
+CPU_WORKSPACE(nbits) {
   nbits_work work = {.loops = NULL};
   scratch counted = {NULL, 0};
   rooms rooms;

@@ -5,49 +5,20 @@
 #include "quant_loops.h"
 
 const cpu_quant_loops *cpu_quant_get(void) {
-  static const cpu_quant_loops *const sets[] = {
-    &cpu_quant_base,
-#if defined(__x86_64__)
-    &cpu_quant_avx2,
-    &cpu_quant_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
+  return CPU_SET(cpu_quant);
 }
 
 /* Element `at` of integers: value, rounded, moved by zero, saturated. */
 static void quantize(void *data, kd_dtype dtype, int64_t at, double value,
                      int zero) {
-  double low = 0, high = 0;
-  switch (dtype) {
-    case KD_I4:
-      low = -8;
-      high = 7;
-      break;
-    case KD_U4:
-      high = 15;
-      break;
-    case KD_I2:
-      low = -2;
-      high = 1;
-      break;
-    case KD_U2:
-      high = 3;
-      break;
-    case KD_I8:
-      low = INT8_MIN;
-      high = INT8_MAX;
-      break;
-    case KD_U16:
-      high = UINT16_MAX;
-      break;
-    case KD_I16:
-      low = INT16_MIN;
-      high = INT16_MAX;
-      break;
-    default:
-      high = UINT8_MAX;
-  }
+  static const struct {
+    double low, high;
+  } limits[KD_DTYPE_COUNT] = {
+      [KD_U2] = {0, 3},           [KD_I2] = {-2, 1},
+      [KD_U4] = {0, 15},          [KD_I4] = {-8, 7},
+      [KD_U8] = {0, UINT8_MAX},   [KD_I8] = {INT8_MIN, INT8_MAX},
+      [KD_U16] = {0, UINT16_MAX}, [KD_I16] = {INT16_MIN, INT16_MAX}};
+  const double low = limits[dtype].low, high = limits[dtype].high;
   double rounded = rint(value) + zero;
   rounded = rounded != rounded ? zero
             : rounded < low    ? low
@@ -192,41 +163,16 @@ static void quant_run_rows(void *context, int64_t begin, int64_t end) {
 }
 
 static cpu_quantise_fn quantise_loop(const quant_work *work) {
-  const cpu_quant_loops *loops = cpu_quant_get();
-  if (work->x->dtype != KD_F32 || work->scale->dtype != KD_F32 ||
-      work->precision != KD_F32)
-    return NULL;
-  switch (work->y->dtype) {
-    case KD_U8:
-      return loops->to_u8;
-    case KD_I8:
-      return loops->to_i8;
-    case KD_U16:
-      return loops->to_u16;
-    case KD_I16:
-      return loops->to_i16;
-    default:
-      return NULL;
-  }
+  bool floats = work->x->dtype == KD_F32 && work->scale->dtype == KD_F32 &&
+                work->precision == KD_F32;
+  return floats ? cpu_quant_get()->to[work->y->dtype] : NULL;
 }
 
 static cpu_dequantise_fn dequantise_loop(const quant_work *work) {
-  const cpu_quant_loops *loops = cpu_quant_get();
-  if (work->y->dtype != KD_F32 || work->scale->dtype != KD_F32) return NULL;
-  switch (work->x->dtype) {
-    case KD_U8:
-      return loops->from_u8;
-    case KD_I8:
-      return loops->from_i8;
-    case KD_U16:
-      return loops->from_u16;
-    case KD_I16:
-      return loops->from_i16;
-    case KD_I32:
-      return work->zero ? NULL : loops->from_i32;
-    default:
-      return NULL;
-  }
+  if (work->y->dtype != KD_F32 || work->scale->dtype != KD_F32 ||
+      (work->x->dtype == KD_I32 && work->zero))
+    return NULL;
+  return cpu_quant_get()->from[work->x->dtype];
 }
 
 /* Either way: `work` has its types. A failure to get memory is slow, no more. */
@@ -301,8 +247,9 @@ static void find_ranges(void *context, int64_t begin, int64_t end) {
 static void quantise_chunks(void *context, int64_t begin, int64_t end) {
   const dynamic_work *work = context;
   for (int64_t i = begin; i < end; i++)
-    cpu_quant_get()->to_u8(work->x + i * CHUNK, chunk_length(work, i),
-                           &work->scale, &work->zero, 0, work->y + i * CHUNK);
+    cpu_quant_get()->to[KD_U8](work->x + i * CHUNK, chunk_length(work, i),
+                               &work->scale, &work->zero, 0,
+                               work->y + i * CHUNK);
 }
 
 CPU_KERNEL(cpu_run_dynamic_quantize) {

@@ -122,14 +122,14 @@ static void range(const float *x, int64_t n, float *low, float *high) {
 }
 
 const cpu_quant_loops QUANT = {
-    .to_u8 = to_u8,
-    .to_i8 = to_i8,
-    .to_u16 = to_u16,
-    .to_i16 = to_i16,
-    .from_u8 = from_u8,
-    .from_i8 = from_i8,
-    .from_u16 = from_u16,
-    .from_i16 = from_i16,
-    .from_i32 = from_i32,
+    .to = {[KD_U8] = to_u8,
+           [KD_I8] = to_i8,
+           [KD_U16] = to_u16,
+           [KD_I16] = to_i16},
+    .from = {[KD_U8] = from_u8,
+             [KD_I8] = from_i8,
+             [KD_U16] = from_u16,
+             [KD_I16] = from_i16,
+             [KD_I32] = from_i32},
     .range = range,
 };

@@ -12,9 +12,9 @@ typedef void (*cpu_dequantise_fn)(const void *x, int64_t n, const float *scale,
                                   const float *zero, int64_t step, float *to);
 
 typedef struct cpu_quant_loops {
-  cpu_quantise_fn to_u8, to_i8, to_u16, to_i16;
-  cpu_dequantise_fn from_u8, from_i8, from_u16, from_i16;
-  cpu_dequantise_fn from_i32; /* its zero points are 0 */
+  /* by the type of integers; NULL: there is none. Zero points of i32 are 0. */
+  cpu_quantise_fn to[KD_DTYPE_COUNT];
+  cpu_dequantise_fn from[KD_DTYPE_COUNT];
   /* Brings the least and largest of x, but NaN, into *low and *high. */
   void (*range)(const float *x, int64_t n, float *low, float *high);
 } cpu_quant_loops;

@@ -29,9 +29,9 @@ static const struct {
 
 /* What is kept of constants: weights as steps and products want them. */
 struct kd_kernel {
-  cpu_shared *shared;
-  void *r, *w;      /* NULL: they are not known before a launch */
-  float *panels[2]; /* w of each direction, in place of w */
+  cpu_shared *shared; /* first */
+  void *r, *w;        /* NULL: they are not known before a launch */
+  float *panels[2];   /* w of each direction, in place of w */
 };
 
 typedef struct recurrence {
@@ -183,14 +183,7 @@ static int64_t length_of(const recurrence *n, int64_t item) {
 /* ---- weights by blocks ----------------------------------------------------------- */
 
 static const cpu_cells *cells_get(kd_dtype dtype) {
-  static const cpu_cells *const sets[] = {
-    cpu_cells_base,
-#if defined(__x86_64__)
-    cpu_cells_avx2,
-    cpu_cells_avx512,
-#endif
-  };
-  return sets[cpu_isa()] + (dtype == KD_F64);
+  return *CPU_SET(cpu_cells) + (dtype == KD_F64);
 }
 
 typedef struct pack_work {
@@ -285,6 +278,11 @@ static bool pack_inputs(kd_kernel *kernel, const kd_tensor *w) {
   return false;
 }
 
+static int64_t gates_of(const kd_node *node) {
+  const char *op = cpu_host->node->op(node);
+  return op[0] == 'L' ? 4 : op[0] == 'G' ? 3 : 1; /* LSTM, GRU, RNN */
+}
+
 static void recurrent_free(kd_kernel *kernel) {
   free(kernel->r);
   free(kernel->w);
@@ -293,9 +291,9 @@ static void recurrent_free(kd_kernel *kernel) {
   free(kernel);
 }
 
-static void recurrent_make(const kd_node *node, int64_t gates,
-                           kd_kernel *kernel) {
+static void recurrent_make(const kd_node *node, kd_kernel *kernel) {
   const kd_node_table *read = cpu_host->node;
+  int64_t gates = gates_of(node);
   kd_tensor w, r;
   if (read->constant(node, 1, &w) != KD_OK ||
       read->constant(node, 2, &r) != KD_OK || w.rank != 3 || r.rank != 3 ||
@@ -310,26 +308,13 @@ static void recurrent_make(const kd_node *node, int64_t gates,
   if (!pack_inputs(kernel, &w)) kernel->w = recurrent_turn(&w, dtype);
 }
 
-kd_status cpu_create_recurrent(kd_device *device, const kd_kernel_def *def,
-                               const kd_node *node, kd_kernel **out_kernel) {
-  int64_t kind = (int64_t)(uintptr_t)def->data;
-  int64_t gates = kind == CPU_LSTM ? 4 : kind == CPU_GRU ? 3 : 1;
-  cpu_share_key key = {
-      cpu_constant_id(node, 1), "recurrent", {cpu_constant_id(node, 2), gates}};
-  (void)device;
-  *out_kernel = cpu_shared_kernel(&key);
-  if (*out_kernel) return KD_OK;
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
-  if (kernel) {
-    recurrent_make(node, gates, kernel);
-    *out_kernel =
-        cpu_share_kernel(&key, kernel, &kernel->shared, recurrent_free);
-  }
-  return *out_kernel ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
-}
-
-void cpu_destroy_recurrent(kd_kernel *kernel) {
-  if (kernel) cpu_share_drop(kernel->shared);
+CPU_CREATE(recurrent) {
+  static const cpu_kernel_kind kind = {sizeof(kd_kernel), recurrent_make,
+                                       recurrent_free};
+  cpu_share_key key = {cpu_constant_id(node, 1),
+                       "recurrent",
+                       {cpu_constant_id(node, 2), gates_of(node)}};
+  return cpu_share_kernel(&key, &kind, node, out_kernel);
 }
 
 /* ---- a step ---------------------------------------------------------------------- */
@@ -479,9 +464,8 @@ static room room_of(const recurrence *n) {
   return r;
 }
 
-uint64_t cpu_recurrent_workspace(kd_kernel *self, const kd_launch *launch) {
+CPU_WORKSPACE(recurrent) {
   recurrence n = {0};
-  (void)self;
   read_shape(&n, launch);
   return n.directions > 0 ? (uint64_t)n.directions * room_of(&n).all : 0;
 }

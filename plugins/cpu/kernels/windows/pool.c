@@ -64,17 +64,6 @@ static const kd_loop_body bodies[3][KD_DTYPE_COUNT] = {
     {FLOAT_TABLE(mean)},
     {FLOAT_TABLE(norm)}};
 
-static const cpu_pools *pools_get(void) {
-  static const cpu_pools *const sets[] = {
-    &cpu_pools_base,
-#if defined(__x86_64__)
-    &cpu_pools_avx2,
-    &cpu_pools_avx512,
-#endif
-  };
-  return sets[cpu_isa()];
-}
-
 #define TILE     8192 /* elements of an image, in the nearest caches */
 #define TILE_MAX (64 * TILE)
 #define STEP_MAX 64
@@ -121,7 +110,7 @@ static kd_status run_pool(const kd_launch *launch, pool_work *work) {
     int64_t in = work->w.in[d], kernel = work->w.kernel[d];
     taps *= kernel < in ? kernel : in;
   }
-  kd_loop_body tiles = pools_get()->tiles[kind][x->dtype];
+  kd_loop_body tiles = CPU_SET(cpu_pools)->tiles[kind][x->dtype];
   int64_t count = kd_elements(y);
   if (tiles && count && pool_cut(work)) {
     int64_t items = work->across * work->down * (count / work->outs);

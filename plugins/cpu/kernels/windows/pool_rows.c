@@ -43,10 +43,6 @@ static inline int64_t phases_of(const side *x) {
   return x->stride <= 4 ? x->stride : 1;
 }
 
-static inline int64_t least_of(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 static tile tile_at(const pool_work *work, int64_t item) {
   const side y = side_of(&work->w, 2), x = side_of(&work->w, 1);
   tile t = {.work = work};
@@ -59,8 +55,8 @@ static tile tile_at(const pool_work *work, int64_t item) {
     item /= work->w.out[d];
   }
   t.plane = item;
-  t.rows = least_of(work->tall, y.out - t.row);
-  t.columns = least_of(work->wide, x.out - t.column);
+  t.rows = cpu_least(work->tall, y.out - t.row);
+  t.columns = cpu_least(work->wide, x.out - t.column);
   t.high = t.rows + (y.kernel - 1) * y.dilation / y.stride;
   t.wide = (t.columns - 1) * x.stride + (x.kernel - 1) * x.dilation + 1;
   t.wide = (t.wide + phases_of(&x) - 1) / phases_of(&x) * phases_of(&x);
@@ -75,7 +71,7 @@ static size_t tile_size(const tile *t) {
 
 /* Whether some tap falls on rows of this phase. */
 static bool phase_used(const side *s, int64_t phase) {
-  for (int64_t k = 0; k < least_of(s->kernel, s->stride); k++)
+  for (int64_t k = 0; k < cpu_least(s->kernel, s->stride); k++)
     if (k * s->dilation % s->stride == phase) return true;
   return false;
 }

@@ -7,8 +7,8 @@
 /* n elements of a row from `at` on; NONE outside the row. */
 static void OWN(fill)(const pool_work *work, const S *row, int64_t length,
                       int64_t at, int64_t n, T *out) {
-  int64_t begin = at < 0 ? least_of(-at, n) : 0;
-  int64_t end = length > at ? least_of(length - at, n) : begin;
+  int64_t begin = at < 0 ? cpu_least(-at, n) : 0;
+  int64_t end = length > at ? cpu_least(length - at, n) : begin;
   (void)work;
   if (!row || end < begin) begin = end = 0;
   for (int64_t i = 0; i < begin; i++)

@@ -1,22 +1,11 @@
 /* cublaslt.c - a stand-in for cuBLASLt: products as the manual defines them, matrices by
  * columns, in the order of the stream. It refuses what the library refuses, and what is
  * not as it was described. */
-#include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "part.h"
 
-#include "library.h"
-#include "numbers.h"
-
-#define API                               __attribute__((visibility("default")))
-#define DECLARE(field, symbol, arguments) API int symbol arguments;
 LT_FUNCTIONS(DECLARE)
-#undef DECLARE
 API size_t cublasLtGetVersion(void);
 API const char *cublasLtGetStatusName(int status);
-extern cu_result cuLaunchHostFunc(cu_stream stream, cu_host_function call,
-                                  void *context);
 
 enum { OK = 0, INVALID = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
 enum { SCRATCH = 4096, CHOSEN = 77, PART = 64 };
@@ -52,12 +41,10 @@ API const char *cublasLtGetStatusName(int status) {
 
 API int cublasLtCreate(lt_handle *out) {
   if (getenv("STANDIN_NO_CUBLASLT")) return NOT_SUPPORTED;
-  *out = calloc(1, sizeof **out);
-  return *out ? OK : EXECUTION_FAILED;
+  MAKE(out);
 }
 API int cublasLtDestroy(lt_handle handle) {
-  free(handle);
-  return OK;
+  FREE(handle);
 }
 
 /* ---- descriptions ---------------------------------------------------------------------- */
@@ -70,8 +57,7 @@ API int cublasLtMatmulDescCreate(lt_desc *out, int compute, int scale) {
   return OK;
 }
 API int cublasLtMatmulDescDestroy(lt_desc desc) {
-  free(desc);
-  return OK;
+  FREE(desc);
 }
 
 static int put(void *to, size_t room, const void *value, size_t size) {
@@ -108,8 +94,7 @@ API int cublasLtMatrixLayoutCreate(lt_layout *out, int type, uint64_t rows,
   return OK;
 }
 API int cublasLtMatrixLayoutDestroy(lt_layout layout) {
-  free(layout);
-  return OK;
+  FREE(layout);
 }
 API int cublasLtMatrixLayoutSetAttribute(lt_layout layout, int attribute,
                                          const void *value, size_t size) {
@@ -127,8 +112,7 @@ API int cublasLtMatmulPreferenceCreate(lt_preference *out) {
   return OK;
 }
 API int cublasLtMatmulPreferenceDestroy(lt_preference preference) {
-  free(preference);
-  return OK;
+  FREE(preference);
 }
 API int cublasLtMatmulPreferenceSetAttribute(lt_preference preference,
                                              int attribute, const void *value,
@@ -209,7 +193,6 @@ API int cublasLtMatmulAlgoGetHeuristic(lt_handle handle, lt_desc desc,
 }
 
 typedef struct work {
-  struct work *next;
   struct lt_desc_of desc;
   struct lt_layout_of a, b, c, d;
   double alpha, beta;
@@ -265,22 +248,7 @@ static double scale_of(int type, const void *value) {
   return load((number)number_of(type), value, 0);
 }
 
-static unsigned enqueued;
-
-__attribute__((destructor)) static void tell(void) {
-  if (getenv("STANDIN_TELL"))
-    fprintf(stderr, "cublaslt: %u products\n", enqueued);
-}
-
-/* What was enqueued once may run again, in a graph: it stays. */
-static void keep(work *w) {
-  static work *all;
-  __atomic_fetch_add(&enqueued, 1, __ATOMIC_RELAXED);
-  w->next = __atomic_load_n(&all, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(&all, &w->next, w, false,
-                                      __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-    ;
-}
+TELL("cublaslt: %u products\n")
 
 API int cublasLtMatmul(lt_handle handle, lt_desc desc, const void *alpha,
                        const void *a, lt_layout a_layout, const void *b,
@@ -293,21 +261,18 @@ API int cublasLtMatmul(lt_handle handle, lt_desc desc, const void *alpha,
   if (!handle || algo->data[0] != CHOSEN || size < SCRATCH || !workspace ||
       ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % 16)
     return INVALID;
-  work *w = calloc(1, sizeof *w);
-  if (!w) return EXECUTION_FAILED;
-  *w = (work){.desc = *desc,
-              .a = *a_layout,
-              .b = *b_layout,
-              .c = *c_layout,
-              .d = *d_layout,
-              .alpha = scale_of(desc->scale, alpha),
-              .beta = scale_of(desc->scale, beta),
-              .in_place = algo->data[1] != 0,
-              .from_a = a,
-              .from_b = b,
-              .from_c = c,
-              .to = d,
-              .scratch = workspace};
-  keep(w);
-  return cuLaunchHostFunc(stream, run, w) == CU_OK ? OK : EXECUTION_FAILED;
+  work w = {.desc = *desc,
+            .a = *a_layout,
+            .b = *b_layout,
+            .c = *c_layout,
+            .d = *d_layout,
+            .alpha = scale_of(desc->scale, alpha),
+            .beta = scale_of(desc->scale, beta),
+            .in_place = algo->data[1] != 0,
+            .from_a = a,
+            .from_b = b,
+            .from_c = c,
+            .to = d,
+            .scratch = workspace};
+  return enqueue(stream, run, &w, sizeof w) ? OK : EXECUTION_FAILED;
 }

@@ -1,20 +1,10 @@
 /* cudnn.c - a stand-in for cuDNN: forward convolutions as the manual defines them, in the
  * order of the stream. */
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "part.h"
 
-#include "library.h"
-#include "numbers.h"
-
-#define API                               __attribute__((visibility("default")))
-#define DECLARE(field, symbol, arguments) API int symbol arguments;
 DNN_FUNCTIONS(DECLARE)
-#undef DECLARE
 API size_t cudnnGetVersion(void);
 API const char *cudnnGetErrorString(int status);
-extern cu_result cuLaunchHostFunc(cu_stream stream, cu_host_function call,
-                                  void *context);
 
 enum { OK = 0, INVALID = 2000, NOT_SUPPORTED = 3000, EXECUTION_FAILED = 5000 };
 enum { SCRATCH = 8192, MOST = 5 };
@@ -44,17 +34,6 @@ API const char *cudnnGetErrorString(int status) {
          : status == NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED"
                                    : "CUDNN_STATUS_EXECUTION_FAILED";
 }
-
-#define MAKE(out)                          \
-  do {                                     \
-    *(out) = calloc(1, sizeof **(out));    \
-    return *(out) ? OK : EXECUTION_FAILED; \
-  } while (0)
-#define FREE(it) \
-  do {           \
-    free(it);    \
-    return OK;   \
-  } while (0)
 
 API int cudnnCreate(dnn_handle *out) {
   if (getenv("STANDIN_NO_CUDNN")) return NOT_SUPPORTED;
@@ -200,7 +179,6 @@ API int cudnnGetConvolutionForwardWorkspaceSize(dnn_handle handle, dnn_tensor x,
 }
 
 typedef struct work {
-  struct work *next;
   struct dnn_tensor_of x, y;
   struct dnn_filter_of w;
   struct dnn_conv_of conv;
@@ -275,26 +253,11 @@ static void run(void *context) {
       }
 }
 
-static unsigned enqueued;
+TELL("cudnn: %u convolutions\n")
 
-__attribute__((destructor)) static void tell(void) {
-  if (getenv("STANDIN_TELL"))
-    fprintf(stderr, "cudnn: %u convolutions\n", enqueued);
-}
-
-/* What was enqueued once may run again, in a graph: it stays. */
-static int enqueue(dnn_handle handle, const work *what) {
-  static work *all;
-  work *w = malloc(sizeof *w);
-  if (!w) return EXECUTION_FAILED;
-  __atomic_fetch_add(&enqueued, 1, __ATOMIC_RELAXED);
-  *w = *what;
-  w->next = __atomic_load_n(&all, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(&all, &w->next, w, false,
-                                      __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-    ;
-  return cuLaunchHostFunc(handle->stream, run, w) == CU_OK ? OK
-                                                           : EXECUTION_FAILED;
+static int convolution(dnn_handle handle, const work *what) {
+  return enqueue(handle->stream, run, what, sizeof *what) ? OK
+                                                          : EXECUTION_FAILED;
 }
 
 static double scale_of(dnn_tensor tensor, const void *value) {
@@ -312,15 +275,15 @@ API int cudnnConvolutionForward(dnn_handle handle, const void *alpha,
   if (scale_of(x_tensor, alpha) != 1 || scale_of(x_tensor, beta) != 0 ||
       algo == VARIES || (algo && (!workspace || size < SCRATCH)))
     return INVALID;
-  return enqueue(handle, &(work){.x = *x_tensor,
-                                 .y = *y_tensor,
-                                 .w = *w_filter,
-                                 .conv = *conv,
-                                 .from = x,
-                                 .filter = w,
-                                 .to = y,
-                                 .algo = algo,
-                                 .scratch = algo ? workspace : NULL});
+  return convolution(handle, &(work){.x = *x_tensor,
+                                     .y = *y_tensor,
+                                     .w = *w_filter,
+                                     .conv = *conv,
+                                     .from = x,
+                                     .filter = w,
+                                     .to = y,
+                                     .algo = algo,
+                                     .scratch = algo ? workspace : NULL});
 }
 
 API int cudnnConvolutionBiasActivationForward(
@@ -339,17 +302,17 @@ API int cudnnConvolutionBiasActivationForward(
       (activation->mode != DNN_RELU && activation->mode != DNN_IDENTITY) ||
       (activation->mode == DNN_IDENTITY && algo != DNN_PRECOMP_GEMM))
     return INVALID;
-  return enqueue(handle,
-                 &(work){.x = *x_tensor,
-                         .y = *y_tensor,
-                         .w = *w_filter,
-                         .conv = *conv,
-                         .from = x,
-                         .filter = w,
-                         .added = scale_of(x_tensor, alpha2) != 0 ? z : NULL,
-                         .bias = bias,
-                         .to = y,
-                         .algo = algo,
-                         .scratch = algo ? workspace : NULL,
-                         .relu = activation->mode == DNN_RELU});
+  return convolution(
+      handle, &(work){.x = *x_tensor,
+                      .y = *y_tensor,
+                      .w = *w_filter,
+                      .conv = *conv,
+                      .from = x,
+                      .filter = w,
+                      .added = scale_of(x_tensor, alpha2) != 0 ? z : NULL,
+                      .bias = bias,
+                      .to = y,
+                      .algo = algo,
+                      .scratch = algo ? workspace : NULL,
+                      .relu = activation->mode == DNN_RELU});
 }

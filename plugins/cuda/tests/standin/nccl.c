@@ -1,22 +1,13 @@
 /* nccl.c - a stand-in for NCCL: the members' streams meet in host functions, and the last
  * that comes does the work of all. It refuses what is not as NCCL's header has it. */
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#include "library.h"
-#include "numbers.h"
+#include "part.h"
 
-#define API                               __attribute__((visibility("default")))
-#define DECLARE(field, symbol, arguments) API int symbol arguments;
 NCCL_FUNCTIONS(DECLARE)
 NCCL_JOINING(DECLARE)
-#undef DECLARE
 API int ncclGetVersion(int *version);
 API const char *ncclGetErrorString(int status);
-extern cu_result cuLaunchHostFunc(cu_stream stream, cu_host_function call,
-                                  void *context);
 extern cu_result cuDevicePrimaryCtxRetain(cu_context *context,
                                           cu_device device);
 extern cu_result cuCtxPushCurrent_v2(cu_context context);
@@ -71,13 +62,10 @@ typedef struct meeting {
 
 static _Thread_local call waiting[64];
 static _Thread_local int depth, count_waiting;
-static unsigned done_count;
 
 static void meet(void *argument);
 
-__attribute__((destructor)) static void tell(void) {
-  if (getenv("STANDIN_TELL")) fprintf(stderr, "nccl: %u rounds\n", done_count);
-}
+TELL("nccl: %u rounds\n")
 
 API int ncclGetVersion(int *version) {
   *version = 22800;
@@ -90,14 +78,21 @@ API const char *ncclGetErrorString(int status) {
 
 /* ---- communicators ----------------------------------------------------------------- */
 
+static party *party_new(int size) {
+  party *shared = calloc(1, sizeof *shared);
+  if (!shared) return NULL;
+  pthread_mutex_init(&shared->lock, NULL);
+  pthread_cond_init(&shared->changed, NULL);
+  shared->size = size;
+  return shared;
+}
+
 API int ncclCommInitAll(nccl_comm *comms, int count, const int *devices) {
   if (getenv("STANDIN_NO_NCCL")) return UNHANDLED;
   if (count < 1 || count > MOST) return INVALID;
-  party *shared = calloc(1, sizeof *shared);
+  party *shared = party_new(count);
   if (!shared) return UNHANDLED;
-  pthread_mutex_init(&shared->lock, NULL);
-  pthread_cond_init(&shared->changed, NULL);
-  shared->size = shared->users = count;
+  shared->users = count;
   for (int i = 0; i < count; i++) {
     comms[i] = calloc(1, sizeof **comms);
     if (!comms[i]) return UNHANDLED;
@@ -127,11 +122,8 @@ static party *party_of(const nccl_id *id, int size) {
   while (shared && memcmp(&shared->id, id, sizeof *id) != 0)
     shared = shared->next;
   if (shared) return shared;
-  shared = calloc(1, sizeof *shared);
+  shared = party_new(size);
   if (!shared) return NULL;
-  pthread_mutex_init(&shared->lock, NULL);
-  pthread_cond_init(&shared->changed, NULL);
-  shared->size = size;
   shared->joined = true;
   shared->id = *id;
   shared->next = parties;
@@ -184,11 +176,22 @@ API int ncclCommGetAsyncError(nccl_comm comm, int *code) {
   return OK;
 }
 
+/* Gives a member's part to its stream. */
+static bool give(meeting *r, int member) {
+  call *c = &r->calls[member];
+  cu_context before = NULL;
+  c->meeting = r;
+  c->party = c->comm->party;
+  cuCtxPushCurrent_v2(c->comm->context);
+  int code = cuLaunchHostFunc(c->stream, meet, c);
+  cuCtxPopCurrent_v2(&before);
+  return code == CU_OK;
+}
+
 /* The call is the next of its communicator; its stream begins it at once. */
 static int begin_joined(const call *what) {
   nccl_comm comm = what->comm;
   party *shared = comm->party;
-  cu_context before = NULL;
   pthread_mutex_lock(&shared->lock);
   meeting *r = shared->open;
   while (r && r->number != comm->calls)
@@ -201,8 +204,6 @@ static int begin_joined(const call *what) {
   }
   if (r) {
     r->calls[comm->rank] = *what;
-    r->calls[comm->rank].meeting = r;
-    r->calls[comm->rank].party = shared;
     if (++r->added == r->size) {
       meeting **at = &shared->open;
       while (*at != r)
@@ -214,28 +215,18 @@ static int begin_joined(const call *what) {
   }
   pthread_mutex_unlock(&shared->lock);
   if (!r) return UNHANDLED;
-  cuCtxPushCurrent_v2(comm->context);
-  int code = cuLaunchHostFunc(what->stream, meet, &r->calls[comm->rank]);
-  cuCtxPopCurrent_v2(&before);
-  return code == CU_OK ? BUSY : UNHANDLED;
+  return give(r, comm->rank) ? BUSY : UNHANDLED;
 }
 
 static int let_go(nccl_comm comm, bool aborted) {
   party *shared = comm->party;
-  if (shared->joined) { /* parties stay: streams and ids know them */
-    pthread_mutex_lock(&shared->lock);
-    shared->aborted |= aborted;
-    pthread_cond_broadcast(&shared->changed);
-    pthread_mutex_unlock(&shared->lock);
-    free(comm);
-    return OK;
-  }
   pthread_mutex_lock(&shared->lock);
   shared->aborted |= aborted;
   bool last = --shared->users == 0;
   pthread_cond_broadcast(&shared->changed);
   pthread_mutex_unlock(&shared->lock);
-  if (last && !aborted) free(shared); /* streams may still be in it */
+  /* streams may still be in an aborted one, and ids know those of members that joined */
+  if (last && !aborted && !shared->joined) free(shared);
   free(comm);
   return OK;
 }
@@ -250,64 +241,16 @@ API int ncclCommAbort(nccl_comm comm) {
 
 /* ---- the work of all ------------------------------------------------------------------ */
 
-static size_t size_of(int type) {
-  return type == NCCL_I8 || type == NCCL_U8                         ? 1
-         : type == NCCL_F16 || type == NCCL_BF16                    ? 2
-         : type == NCCL_I64 || type == NCCL_U64 || type == NCCL_F64 ? 8
-                                                                    : 4;
-}
-
-static double get(int type, const void *data, size_t i) {
-  switch (type) {
-    case NCCL_U8:
-      return ((const uint8_t *)data)[i];
-    case NCCL_U32:
-      return ((const uint32_t *)data)[i];
-    case NCCL_I64:
-      return (double)((const int64_t *)data)[i];
-    case NCCL_U64:
-      return (double)((const uint64_t *)data)[i];
-    default:
-      return load(type == NCCL_F32    ? F32
-                  : type == NCCL_F64  ? F64
-                  : type == NCCL_F16  ? F16
-                  : type == NCCL_BF16 ? BF16
-                  : type == NCCL_I8   ? I8
-                                      : I32,
-                  data, (int64_t)i);
-  }
-}
-
-static void put(int type, void *data, size_t i, double value) {
-  switch (type) {
-    case NCCL_U8:
-      ((uint8_t *)data)[i] = (uint8_t)value;
-      break;
-    case NCCL_U32:
-      ((uint32_t *)data)[i] = (uint32_t)value;
-      break;
-    case NCCL_I64:
-      ((int64_t *)data)[i] = (int64_t)value;
-      break;
-    case NCCL_U64:
-      ((uint64_t *)data)[i] = (uint64_t)value;
-      break;
-    default:
-      store(type == NCCL_F32    ? F32
-            : type == NCCL_F64  ? F64
-            : type == NCCL_F16  ? F16
-            : type == NCCL_BF16 ? BF16
-            : type == NCCL_I8   ? I8
-                                : I32,
-            data, (int64_t)i, value);
-  }
-}
+static const number numbers[] = {
+    [NCCL_I8] = I8,   [NCCL_U8] = U8,    [NCCL_I32] = I32, [NCCL_U32] = U32,
+    [NCCL_I64] = I64, [NCCL_U64] = U64,  [NCCL_F16] = F16, [NCCL_F32] = F32,
+    [NCCL_F64] = F64, [NCCL_BF16] = BF16};
 
 static double reduced(const meeting *r, size_t at) {
   const call *c = &r->calls[0];
-  double all = get(c->type, c->from, at);
+  double all = load(numbers[c->type], c->from, (int64_t)at);
   for (int i = 1; i < r->size; i++) {
-    double x = get(c->type, r->calls[i].from, at);
+    double x = load(numbers[c->type], r->calls[i].from, (int64_t)at);
     all = c->reduction == NCCL_SUM       ? all + x
           : c->reduction == NCCL_PRODUCT ? all * x
           : c->reduction == NCCL_MIN     ? (x < all ? x : all)
@@ -319,21 +262,24 @@ static double reduced(const meeting *r, size_t at) {
 /* Of member `rank`; inputs may be outputs, too, so it goes elsewhere first. */
 static void make(const meeting *r, int rank, char *to) {
   const call *c = &r->calls[rank];
-  size_t size = size_of(c->type), bytes = c->count * size;
+  size_t size = number_size(numbers[c->type]), bytes = c->count * size;
   size_t begin = c->kind == SCATTER ? (size_t)rank * c->count : 0;
   if (c->kind == BROADCAST) memcpy(to, r->calls[c->root].from, bytes);
   for (int i = 0; c->kind == GATHER && i < r->size; i++)
     memcpy(to + (size_t)i * bytes, r->calls[i].from, bytes);
   for (size_t i = 0; c->kind <= SCATTER && i < c->count; i++)
-    put(c->type, to, i, reduced(r, begin + i));
+    store(numbers[c->type], to, (int64_t)i, reduced(r, begin + i));
 }
 
 /* Each send has its receive. */
 static void turn(const meeting *r) {
-  for (int i = 0; i < r->size; i++)
+  for (int i = 0; i < r->size; i++) {
+    const call *c = &r->calls[i];
+    size_t bytes = c->count * number_size(numbers[c->type]);
     for (int k = 0; k < r->size; k++)
-      if (r->calls[i].sent[k] && r->calls[k].received[i])
-        memcpy(r->calls[k].received[i], r->calls[i].sent[k], r->calls[i].count);
+      if (c->sent[k] && r->calls[k].received[i])
+        memcpy(r->calls[k].received[i], c->sent[k], bytes);
+  }
 }
 
 static void do_all(meeting *r) {
@@ -343,8 +289,8 @@ static void do_all(meeting *r) {
     return;
   }
   const call *c = &r->calls[0];
-  size_t bytes =
-      c->count * size_of(c->type) * (size_t)(c->kind == GATHER ? r->size : 1);
+  size_t bytes = c->count * number_size(numbers[c->type]) *
+                 (size_t)(c->kind == GATHER ? r->size : 1);
   char *made = malloc(bytes * (size_t)r->size + 1);
   for (int i = 0; made && i < r->size; i++)
     make(r, i, made + (size_t)i * bytes);
@@ -376,15 +322,8 @@ static void meet(void *argument) {
 /* Gives a meeting to the streams when all its members have come. */
 static int begin(meeting *r) {
   int status = OK, size = r->size; /* the last one's stream may free it */
-  for (int i = 0; i < size; i++) {
-    call *c = &r->calls[i];
-    cu_context before = NULL;
-    c->meeting = r;
-    c->party = c->comm->party;
-    cuCtxPushCurrent_v2(c->comm->context);
-    if (cuLaunchHostFunc(c->stream, meet, c) != CU_OK) status = UNHANDLED;
-    cuCtxPopCurrent_v2(&before);
-  }
+  for (int i = 0; i < size; i++)
+    if (!give(r, i)) status = UNHANDLED;
   return status;
 }
 
@@ -429,51 +368,38 @@ API int ncclGroupEnd(void) {
   return --depth ? OK : flush();
 }
 
+static int collect(call what, const void *from, void *to, size_t count,
+                   int type, nccl_comm comm, cu_stream stream) {
+  what.from = from;
+  what.to = to;
+  what.count = count;
+  what.type = type;
+  what.comm = comm;
+  what.stream = stream;
+  return add(what);
+}
+
 API int ncclAllReduce(const void *from, void *to, size_t count, int type,
                       int reduction, nccl_comm comm, cu_stream stream) {
-  return add((call){.kind = REDUCE,
-                    .type = type,
-                    .reduction = reduction,
-                    .count = count,
-                    .from = from,
-                    .to = to,
-                    .comm = comm,
-                    .stream = stream});
+  return collect((call){.kind = REDUCE, .reduction = reduction}, from, to,
+                 count, type, comm, stream);
 }
 
 API int ncclReduceScatter(const void *from, void *to, size_t count, int type,
                           int reduction, nccl_comm comm, cu_stream stream) {
-  return add((call){.kind = SCATTER,
-                    .type = type,
-                    .reduction = reduction,
-                    .count = count,
-                    .from = from,
-                    .to = to,
-                    .comm = comm,
-                    .stream = stream});
+  return collect((call){.kind = SCATTER, .reduction = reduction}, from, to,
+                 count, type, comm, stream);
 }
 
 API int ncclAllGather(const void *from, void *to, size_t count, int type,
                       nccl_comm comm, cu_stream stream) {
-  return add((call){.kind = GATHER,
-                    .type = type,
-                    .count = count,
-                    .from = from,
-                    .to = to,
-                    .comm = comm,
-                    .stream = stream});
+  return collect((call){.kind = GATHER}, from, to, count, type, comm, stream);
 }
 
 API int ncclBroadcast(const void *from, void *to, size_t count, int type,
                       int root, nccl_comm comm, cu_stream stream) {
-  return add((call){.kind = BROADCAST,
-                    .type = type,
-                    .root = root,
-                    .count = count,
-                    .from = from,
-                    .to = to,
-                    .comm = comm,
-                    .stream = stream});
+  return collect((call){.kind = BROADCAST, .root = root}, from, to, count, type,
+                 comm, stream);
 }
 
 /* Those of one communicator are one call, whose other ends are in the others' calls. */
@@ -482,7 +408,7 @@ static call *turn_of(size_t count, int type, nccl_comm comm, cu_stream stream) {
     if (waiting[i].kind == TURN && waiting[i].comm == comm) return &waiting[i];
   call what = {.kind = TURN,
                .type = type,
-               .count = count * size_of(type),
+               .count = count,
                .comm = comm,
                .stream = stream};
   return depth && add(what) == OK ? &waiting[count_waiting - 1] : NULL;

@@ -6,7 +6,36 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef enum number { F32, F64, F16, BF16, I8, I32 } number;
+/* Those that C has. */
+#define PLAIN_NUMBERS(X) \
+  X(F32, float)          \
+  X(F64, double)         \
+  X(I8, int8_t)          \
+  X(I32, int32_t)        \
+  X(I64, int64_t)        \
+  X(U8, uint8_t)         \
+  X(U32, uint32_t)       \
+  X(U64, uint64_t)
+
+typedef enum number {
+#define NUMBER(name, T) name,
+  PLAIN_NUMBERS(NUMBER)
+#undef NUMBER
+      F16,
+  BF16
+} number;
+
+static inline size_t number_size(number type) {
+  switch (type) {
+#define SIZE(name, T) \
+  case name:          \
+    return sizeof(T);
+    PLAIN_NUMBERS(SIZE)
+#undef SIZE
+    default:
+      return 2;
+  }
+}
 
 static inline float from_bits(uint32_t bits) {
   float value = 0;
@@ -45,40 +74,31 @@ static inline uint16_t to_brain(double value) {
 
 static inline double load(number type, const void *data, int64_t i) {
   switch (type) {
-    case F32:
-      return ((const float *)data)[i];
-    case F64:
-      return ((const double *)data)[i];
+#define LOAD(name, T) \
+  case name:          \
+    return (double)((const T *)data)[i];
+    PLAIN_NUMBERS(LOAD)
+#undef LOAD
     case F16:
       return from_half(((const uint16_t *)data)[i]);
-    case BF16:
-      return from_bits((uint32_t)((const uint16_t *)data)[i] << 16);
-    case I8:
-      return ((const int8_t *)data)[i];
     default:
-      return ((const int32_t *)data)[i];
+      return from_bits((uint32_t)((const uint16_t *)data)[i] << 16);
   }
 }
 
 static inline void store(number type, void *data, int64_t i, double value) {
   switch (type) {
-    case F32:
-      ((float *)data)[i] = (float)value;
-      break;
-    case F64:
-      ((double *)data)[i] = value;
-      break;
+#define STORE(name, T)         \
+  case name:                   \
+    ((T *)data)[i] = (T)value; \
+    break;
+    PLAIN_NUMBERS(STORE)
+#undef STORE
     case F16:
       ((uint16_t *)data)[i] = to_half(value);
       break;
-    case BF16:
-      ((uint16_t *)data)[i] = to_brain(value);
-      break;
-    case I8:
-      ((int8_t *)data)[i] = (int8_t)value;
-      break;
     default:
-      ((int32_t *)data)[i] = (int32_t)value;
+      ((uint16_t *)data)[i] = to_brain(value);
   }
 }
 
