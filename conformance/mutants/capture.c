@@ -21,8 +21,7 @@ static void free_list(job *first) {
 static kd_status capture_begin(kd_stream *stream, uint32_t flags) {
   if (flags && !BUG(capture_flag))
     return FAIL(KD_UNIMPLEMENTED, "capture flags 0x%x", flags);
-  kd_status lost = sim_check(stream->device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(stream->device));
   while (!strcmp(sim_hostility(), "begin"))
     sim_nap(1000);
   if (stream->recording && BUG(begin_resets)) stream->recording = false;
@@ -105,8 +104,7 @@ static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
   if (capture->replaced) memset(capture->replaced, 0, 64);
   for (const job *j = capture->first; j; j = j->next) {
     if (BUG(replay_no_fill) && j->kind == JOB_FILL) continue;
-    kd_status status = launch_job(stream, j);
-    if (status != KD_OK) return status;
+    SIM_TRY(launch_job(stream, j));
   }
   return KD_OK;
 }
@@ -134,8 +132,7 @@ static bool rebind_jobs(job *first, const kd_rebind *r) {
 
 static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
                                 uint32_t count) {
-  kd_status lost = sim_check(capture->device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(capture->device));
   if (BUG(rebind_late) && capture->launches) return KD_OK;
   for (uint32_t i = 0; i < count; i++) {
     if (!rebind_jobs(capture->first, &rebinds[i]))

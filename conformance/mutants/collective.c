@@ -138,8 +138,7 @@ static kd_status check_round(const kd_group *group, const kd_collective *what) {
   if (group->joined && joined_is_aborted(group->joined))
     return FAIL(KD_ABORTED, "the group has been given up");
   for (uint32_t i = 0; i < group->size; i++) {
-    kd_status lost = sim_check(group->devices[i]);
-    if (lost != KD_OK) return lost;
+    SIM_TRY(sim_check(group->devices[i]));
     /* a record, and the waits behind it */
     if (!sim_has_room(what->streams[i], i ? 2 : group->size))
       return FAIL(KD_BUSY, "no more fits into the queue of the stream");
@@ -155,8 +154,7 @@ static kd_status check_round(const kd_group *group, const kd_collective *what) {
 }
 
 static kd_status group_enqueue(kd_group *group, const kd_collective *what) {
-  kd_status status = check_round(group, what);
-  if (status != KD_OK) return status;
+  SIM_TRY(check_round(group, what));
   round *r = calloc(1, sizeof *r + group->size * sizeof *r->members);
   if (!r) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   r->kind = what->kind;

@@ -47,8 +47,7 @@ struct joined {
 kd_status joined_make_id(kd_device *device, uint32_t flags,
                          kd_group_id *out_id) {
   static atomic_uint made;
-  kd_status lost = sim_check(device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(device));
   if (flags & KD_GROUP_MACHINES)
     return FAIL(KD_UNIMPLEMENTED, "units of another machine are out of reach");
   if (flags) return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
@@ -93,8 +92,7 @@ static kd_status take_place(joined *g) {
 
 static kd_status joined_check(kd_device *device, const kd_join *what) {
   const char *name = (const char *)what->id->bytes;
-  kd_status lost = sim_check(device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(device));
   if (what->flags)
     return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", what->flags);
   if (!what->size || what->size > MOST ||
@@ -108,8 +106,8 @@ static kd_status joined_check(kd_device *device, const kd_join *what) {
 
 kd_status joined_join(kd_device *device, const kd_join *what,
                       kd_group **out_group) {
-  kd_status status = joined_check(device, what);
-  if (status != KD_OK) return status;
+  kd_status status = KD_OK;
+  SIM_TRY(joined_check(device, what));
   joined *g = calloc(1, sizeof *g);
   kd_group *group = calloc(1, sizeof *group + sizeof(kd_device *));
   if (g && group) {
@@ -160,8 +158,7 @@ bool joined_is_aborted(joined *g) {
 kd_status joined_status(kd_group *group) {
   joined *g = group->joined;
   if (!g) return KD_OK;
-  kd_status lost = sim_check(g->device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(g->device));
   if (BUG(status_forgets)) return KD_OK;
   if (joined_is_aborted(g))
     return FAIL(KD_ABORTED, "the group has been given up");
@@ -247,11 +244,9 @@ static kd_status joined_exchange(joined *g, const round *r, const char *in,
       uint64_t piece = part_size - at < PIECE ? part_size - at : PIECE;
       if (gives)
         memcpy(g->all->places[g->rank].piece, in + p * part_size + at, piece);
-      kd_status status = joined_meet(g);
-      if (status != KD_OK) return status;
+      SIM_TRY(joined_meet(g));
       joined_take(g, r, out, p, part_size, at, piece);
-      status = joined_meet(g); /* the pieces may be overwritten */
-      if (status != KD_OK) return status;
+      SIM_TRY(joined_meet(g)); /* the pieces may be overwritten */
     }
   return KD_OK;
 }
@@ -264,8 +259,7 @@ static kd_status agree(joined *g, const round *r, uint64_t size) {
   own->root = r->root;
   own->dtype = r->members[0].out.dtype;
   own->bytes = size;
-  kd_status status = joined_meet(g);
-  if (status != KD_OK) return status;
+  SIM_TRY(joined_meet(g));
   bool same = true;
   for (uint32_t i = 0; i < g->size; i++) {
     const place *other = &g->all->places[i];
@@ -273,7 +267,7 @@ static kd_status agree(joined *g, const round *r, uint64_t size) {
             other->root == own->root && other->dtype == own->dtype &&
             other->bytes == own->bytes;
   }
-  status = joined_meet(g);
+  kd_status status = joined_meet(g);
   return same ? status : KD_INVALID_ARGUMENT;
 }
 

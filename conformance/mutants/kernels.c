@@ -8,44 +8,8 @@
 #include "reference/reference.h"
 
 enum {
-  RELU,
-  ABS,
-  NEG,
-  FLOOR,
-  EXP,
-  SQRT,
-  TANH,
-  SIGMOID,
-  ERF,
-  SIN,
-  LEAKY,
-  ADD,
-  SUB,
-  MUL,
-  DIV,
-  MAX,
-  MOD,
-  CAST,
-  TRANSPOSE,
-  CONCAT,
-  GATHER,
-  SCATTER,
-  NONZERO,
-  ARGMAX,
-  TOPK,
-  REDUCE_SUM,
-  REDUCE_MEAN,
-  REDUCE_MAX,
-  SOFTMAX,
-  LAYER_NORM,
-  MATMUL,
-  NBITS,
-  QUANTIZE,
-  AVERAGE_POOL,
-  FIND,
-  TREES,
-  RANDOM,
-  HALVE, /* its own: every second element */
+#define OP(number, name, set, ...) number,
+#include "mutants/ops.def"
   OPS,
   REORDER, /* no op: into its own layout, or back */
 };
@@ -579,8 +543,7 @@ static bool run_bent(const op_call *c, value *const *in, value **out) {
 
 static kd_status kernels_run(const op_call *c, value *const *in, value **out) {
   value *y = out[0];
-  kd_status status = check_data(c, in, y);
-  if (status != KD_OK) return status;
+  SIM_TRY(check_data(c, in, y));
   bend_inputs(c, in);
   if (c->op == RANDOM)
     run_random(c, y);
@@ -888,8 +851,7 @@ static kd_status kernels_reorder(kd_device *device, kd_stream *stream,
                                  const kd_tensor *source,
                                  const kd_tensor *target) {
   uint32_t own = source->layout ? source->layout : target->layout;
-  kd_status lost = sim_check(device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(device));
   if (own != PADDED && !BUG(layout_any))
     return FAIL(KD_UNIMPLEMENTED, "there is no layout %#x", own);
   op_call *c = calloc(1, sizeof *c);
@@ -1109,8 +1071,7 @@ static kd_status mutants_kernels_create(kd_device *device,
                                         const kd_node *node,
                                         kd_kernel **out_kernel) {
   static atomic_uint created;
-  kd_status lost = sim_check(device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(device));
   kd_type type;
   sim_host->node->input_type(node, 0, &type);
   uint32_t rank = type.rank;
@@ -1179,66 +1140,15 @@ static void kernels_destroy(kd_kernel *kernel) {
     .enqueue = mutants_kernels_enqueue, .destroy = kernels_destroy,       \
     __VA_ARGS__                                                           \
   }
-#define PREPARED                 (KD_KERNEL_ANY_SHAPE | KD_KERNEL_CONSTANTS_IN_CREATE)
-#define TAKES_PARTS              (PREPARED | KD_KERNEL_STRIDED | KD_KERNEL_ANY_OFFSET)
-#define PLAIN(name, number, set) DEF(name, number, set, .priority = 0)
+#define PREPARED    (KD_KERNEL_ANY_SHAPE | KD_KERNEL_CONSTANTS_IN_CREATE)
+#define TAKES_PARTS (PREPARED | KD_KERNEL_STRIDED | KD_KERNEL_ANY_OFFSET)
 
 /* the output is the input, in which some elements change */
 static const kd_alias updated = {.flags = KD_ALIAS_MUST};
 
 kd_kernel_def sim_kernels[OPS] = {
-    DEF("Relu", RELU, F, .inplace = 1),
-    DEF("Abs", ABS, F, .flags = TAKES_PARTS),
-    PLAIN("Neg", NEG, 0), /* `supports` says which types it takes */
-    PLAIN("Floor", FLOOR, F),
-    DEF("Exp", EXP, F, .inplace = 1,
-        .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_LAYOUT_AGNOSTIC),
-    PLAIN("Sqrt", SQRT, F),
-    PLAIN("Tanh", TANH, F),
-    PLAIN("Sigmoid", SIGMOID, F),
-    PLAIN("Erf", ERF, F),
-    PLAIN("Sin", SIN, F),
-    PLAIN("LeakyRelu", LEAKY, F),
-    DEF("Add", ADD, N, .flags = TAKES_PARTS),
-    PLAIN("Sub", SUB, N),
-    PLAIN("Mul", MUL, N),
-    PLAIN("Div", DIV, N),
-    DEF("Max", MAX, N, .supports = NULL),
-    PLAIN("Mod", MOD, KD_TYPES_INT),
-    DEF("Cast", CAST, N | KD_TYPES(KD_BOOL) | SMALL,
-        .output_types = {N | KD_TYPES(KD_BOOL) | SMALL}),
-    PLAIN("Transpose", TRANSPOSE, N | KD_TYPES(KD_BOOL)),
-    DEF("Concat", CONCAT, N,
-        .flags =
-            KD_KERNEL_ANY_SHAPE | KD_KERNEL_OWN_LAYOUT | KD_KERNEL_ADJOINS),
-    DEF("Gather", GATHER, N,
-        .input_types = {N, KD_TYPES(KD_I64) | KD_TYPES(KD_I32)}),
-    DEF("ScatterElements", SCATTER, F,
-        .input_types = {F, KD_TYPES(KD_I64) | KD_TYPES(KD_I32), F},
-        .aliases = &updated, .alias_count = 1),
-    DEF("NonZero", NONZERO, F,
-        .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT),
-    DEF("ArgMax", ARGMAX, N, .host_outputs = 1),
-    DEF("TopK", TOPK, F, .input_types = {F, KD_TYPES(KD_I64)},
-        .host_inputs = 2),
-    DEF("ReduceSum", REDUCE_SUM, N, .host_inputs = 2),
-    DEF("ReduceMean", REDUCE_MEAN, N, .host_inputs = 2),
-    DEF("ReduceMax", REDUCE_MAX, N, .host_inputs = 2),
-    DEF("Softmax", SOFTMAX, F,
-        .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_OWN_LAYOUT),
-    PLAIN("LayerNormalization", LAYER_NORM, F),
-    DEF("MatMul", MATMUL, N, .workspace = mutants_kernels_workspace,
-        .taken = taken),
-    DEF("MatMulNBits", NBITS, F32, .domain = "com.microsoft",
-        .input_types = {F32, KD_TYPES(KD_U8), F32, KD_TYPES(KD_U8), 0, F32}),
-    DEF("QuantizeLinear", QUANTIZE, F32,
-        .input_types = {F32, F32, KD_TYPES(KD_U8) | KD_TYPES(KD_I8)},
-        .output_types = {KD_TYPES(KD_U8) | KD_TYPES(KD_I8)}),
-    PLAIN("AveragePool", AVERAGE_POOL, F),
-    DEF("Find", FIND, F, .domain = "keel", .output_types = {KD_TYPES(KD_I64)}),
-    DEF("Trees", TREES, F32, .domain = "keel"),
-    DEF("RandomUniform", RANDOM, 0, .supports = NULL, .output_types = {F32}),
-    DEF("Halve", HALVE, F32, .domain = "x.keel.sim"),
+#define OP(number, name, set, ...) DEF(name, number, set, __VA_ARGS__),
+#include "mutants/ops.def"
 };
 const uint32_t sim_kernel_count = OPS;
 

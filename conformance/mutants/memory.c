@@ -99,8 +99,7 @@ static kd_status allocate_plain(kd_device *device, uint32_t space,
                                 void **out_address) {
   static kd_buffer *same;
   uint32_t d = number_of(device);
-  kd_status lost = sim_check(device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(device));
   if (BUG(lazy_race) && sim_devices[1].index == 77) {
     static volatile int setting;
     if (setting) abort();
@@ -303,8 +302,7 @@ static kd_status send_or_run(kd_device *device, kd_stream *stream,
   if (!stream && BUG(staging_shared) && sim_busy() && what->kind == JOB_COPY_IN)
     return KD_OK;
   sim_note_copy(device);
-  kd_status lost = sim_check(device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(device));
   job now = *what;
   return sim_job_status(&now);
 }
@@ -598,8 +596,7 @@ static kd_status peer_copy(kd_device *from, kd_buffer *source,
                            uint64_t source_offset, kd_device *to,
                            kd_stream *stream, kd_buffer *target,
                            uint64_t target_offset, uint64_t size) {
-  kd_status lost = sim_check(from);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(from));
   job what = {.kind = JOB_COPY,
               .source = source,
               .source_offset = source_offset,

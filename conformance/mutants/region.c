@@ -258,8 +258,7 @@ static uint64_t region_workspace(kd_region *region, const kd_launch *launch) {
 static kd_status mutants_region_enqueue(kd_region *region, kd_stream *stream,
                                         const kd_launch *launch) {
   if (!stream) sim_note_launch(region->device);
-  kd_status lost = sim_check(region->device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(region->device));
   op_call *call = calloc(1, sizeof *call);
   if (!call) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   for (uint32_t i = 0; i < region->code.inputs && i < INPUTS; i++)

@@ -112,8 +112,7 @@ static kd_plugin plugin;
 static void set_tables(void);
 
 static kd_status open_driver(const kd_host *host) {
-  kd_status status = check_host(host);
-  if (status != KD_OK) return status;
+  SIM_TRY(check_host(host));
   if (BUG(one_copy_only)) {
     if (getenv("SIM_OPEN")) return host->fail(KD_UNAVAILABLE, "in use");
     setenv("SIM_OPEN", "1", 1);
@@ -124,7 +123,7 @@ static kd_status open_driver(const kd_host *host) {
   if (BUG(entry_host_kept) && host != first) abort();
   opens++;
   sim_opens++;
-  status = read_options(host);
+  kd_status status = read_options(host);
   if (status == KD_OK) status = take_memory(host);
   if (status != KD_OK) {
     opens--;

@@ -31,6 +31,12 @@ extern const kd_host *sim_host;
 extern kd_op_def sim_ops[1]; /* ops.c */
 void sim_ops_init(void);
 #define FAIL(...) sim_host->fail(__VA_ARGS__)
+/* Gives up where a call fails. */
+#define SIM_TRY(call)                     \
+  do {                                    \
+    kd_status failed_ = (call);           \
+    if (failed_ != KD_OK) return failed_; \
+  } while (0)
 
 struct kd_device {
   uint32_t index;

@@ -383,8 +383,7 @@ static kd_status mutants_stream_stream_create(kd_device *device,
                                               kd_stream **out_stream) {
   (void)priority;
   if (flags) return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
-  kd_status lost = sim_check(device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(device));
   sim_stream_count++;
   if (BUG(stream_alias) && sim_stream_count > 16 && first_stream) {
     *out_stream = first_stream;
@@ -480,8 +479,7 @@ static kd_status stream_synchronize(kd_stream *stream) {
   kd_status status = stream->status;
   stream->status = KD_OK;
   pthread_mutex_unlock(&sim_lock);
-  kd_status lost = sim_check(stream->device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(stream->device));
   if (status != KD_OK)
     FAIL(status, "work of the stream failed (%s)", kd_status_name(status));
   return status;
@@ -540,8 +538,7 @@ static kd_status native_wrap(kd_device *device, kd_native_kind kind,
                 sim_index(over->device));
   if (BUG(wrap_apart))
     return mutants_stream_stream_create(device, 0, 0, out_stream);
-  kd_status lost = sim_check(device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(device));
   kd_stream *stream = calloc(1, sizeof *stream);
   if (!stream) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   stream->device = device;
@@ -564,8 +561,7 @@ const kd_native_table sim_native = {
 static kd_status event_create(kd_device *device, uint32_t flags,
                               kd_event **out_event) {
   if (flags) return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
-  kd_status lost = sim_check(device);
-  if (lost != KD_OK) return lost;
+  SIM_TRY(sim_check(device));
   event_count++;
   if (BUG(event_pool) && event_count > 400)
     return FAIL(KD_OUT_OF_MEMORY, "all %d events are in use", 400);

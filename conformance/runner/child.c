@@ -63,6 +63,12 @@ static void child_add(char **argv, int *count, const char *word) {
   if (*count < 254) argv[(*count)++] = (char *)(uintptr_t)word;
 }
 
+static void child_pair(char **argv, int *count, const char *name,
+                       const char *value) {
+  child_add(argv, count, name);
+  child_add(argv, count, value);
+}
+
 static char *child_number(char *room, uint64_t value) {
   sprintf(room, "%llu", (unsigned long long)value);
   return room;
@@ -80,52 +86,28 @@ static void become(const kc_options *options, const kc_child *child,
   child_add(argv, &n, "__rule");
   child_add(argv, &n, options->plugin);
   child_add(argv, &n, rule->id);
-  const char *pairs[] = {
-      "--from",
-      child_number(from_text, from),
-      "--seed",
-      child_number(seed_text, options->seed),
-      "--max-memory",
-      child_number(memory_text, options->max_memory),
-      "--soak",
-      child_number(soak_text, kc_rule_soaks(rule) ? options->soak : 0),
-      "--device",
-      child_number(device_text, options->device),
-      "--shard",
-      child_number(shard_text, options->shard),
-      "--shards",
-      child_number(shards_text, options->shards),
-      "--factor",
-      factor_text,
-      "--scratch",
-      scratch};
+  const char *const pairs[][2] = {
+      {"--from", child_number(from_text, from)},
+      {"--seed", child_number(seed_text, options->seed)},
+      {"--max-memory", child_number(memory_text, options->max_memory)},
+      {"--soak",
+       child_number(soak_text, kc_rule_soaks(rule) ? options->soak : 0)},
+      {"--device", child_number(device_text, options->device)},
+      {"--shard", child_number(shard_text, options->shard)},
+      {"--shards", child_number(shards_text, options->shards)},
+      {"--factor", factor_text},
+      {"--scratch", scratch},
+      {"--case", only},
+      {"--op", options->op},
+      {"--dtype", options->dtype},
+      {"--dump", options->dump}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-    child_add(argv, &n, pairs[i]);
-  if (only) {
-    child_add(argv, &n, "--case");
-    child_add(argv, &n, only);
-  }
-  if (options->op) {
-    child_add(argv, &n, "--op");
-    child_add(argv, &n, options->op);
-  }
-  if (options->dtype) {
-    child_add(argv, &n, "--dtype");
-    child_add(argv, &n, options->dtype);
-  }
-  if (options->dump) {
-    child_add(argv, &n, "--dump");
-    child_add(argv, &n, options->dump);
-  }
+    if (pairs[i][1]) child_pair(argv, &n, pairs[i][0], pairs[i][1]);
   if (options->quick) child_add(argv, &n, "--quick");
-  for (uint32_t i = 0; i < options->plugin_option_count; i++) {
-    child_add(argv, &n, "--option");
-    child_add(argv, &n, options->plugin_options[i]);
-  }
-  for (uint32_t i = 0; i < child->queue_count; i++) {
-    child_add(argv, &n, "--then");
-    child_add(argv, &n, child->queue[i]->id);
-  }
+  for (uint32_t i = 0; i < options->plugin_option_count; i++)
+    child_pair(argv, &n, "--option", options->plugin_options[i]);
+  for (uint32_t i = 0; i < child->queue_count; i++)
+    child_pair(argv, &n, "--then", child->queue[i]->id);
   argv[n] = NULL;
   execv("/proc/self/exe", argv);
   _exit(98);

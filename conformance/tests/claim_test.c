@@ -2,8 +2,7 @@
  * plugin: the record of a run, however it was changed. */
 #include <unistd.h>
 
-#include "report/claim.h"
-#include "runner/run.h"
+#include "records.h"
 #include "runner/scratch.h"
 #include "suite/suite.h"
 #include "tests.h"
@@ -83,50 +82,12 @@ TEST_THAT(expected_failures_are_none) {
 
 /* ---- claims -------------------------------------------------------------------------- */
 
-/* What a device that passes everything leaves. */
-static kc_results sound(void) {
-  char digest[65];
-  kc_rules_digest(digest);
-  kc_results results = {
-      .suite = strdup("0.9"),
-      .rules_digest = strdup(digest),
-      .plugin_digest = strdup("00"),
-      .name = strdup("sound"),
-      .level = KC_COMPILE,
-      .options = ~0u,
-  };
-  const kc_rule *rule = NULL;
-  results.rule_count = kc_rule_count();
-  results.rules = calloc(results.rule_count, sizeof *results.rules);
-  for (uint32_t i = 0; (rule = kc_rule_at(i)); i++) {
-    kc_rule_result *result = &results.rules[i];
-    *result = (kc_rule_result){.rule = rule,
-                               .id = strdup(rule->id),
-                               .severity = rule->severity,
-                               .level = rule->level,
-                               .checks = 3};
-    kc_case_result *one = kc_results_case(result, rule->id);
-    one->checks = 3;
-  }
-  return results;
-}
-
-/* Writes results and frees them. */
-static void write_down(kc_results *results, const char *path) {
-  assert_true(kc_results_begin(results, path));
-  for (uint32_t i = 0; i < results->rule_count; i++)
-    if (results->rules[i].id[0])
-      kc_results_write_rule(results, &results->rules[i]);
-  kc_results_end(results);
-  kc_results_free(results);
-}
-
 /* Writes, reads, and compares the flaw with `want` (NULL: none). */
 static void expect_flaw(kc_results *results, const char *want) {
   char folder[256], path[300];
   assert_true(kc_scratch_make(folder));
   snprintf(path, sizeof path, "%s/results.jsonl", folder);
-  write_down(results, path);
+  record_write(results, path);
   kc_results read;
   assert_true(kc_results_read(path, &read));
   const char *flaw = kc_claim_flaw(&read);
@@ -138,44 +99,44 @@ static void expect_flaw(kc_results *results, const char *want) {
 }
 
 TEST_THAT(a_sound_record_stands) {
-  kc_results results = sound();
+  kc_results results = record_sound();
   expect_flaw(&results, NULL);
 }
 
 TEST_THAT(a_record_that_lacks_something_is_refused) {
-  kc_results results = sound();
+  kc_results results = record_sound();
   results.rules[7].id[0] = 0; /* not written */
   expect_flaw(&results, "is missing");
 
-  results = sound();
+  results = record_sound();
   results.rules[9].checks = results.rules[9].cases[0].checks = 0;
   expect_flaw(&results, "passed without a check");
 
-  results = sound();
+  results = record_sound();
   results.rules[9].cases[0].checks = 1;
   expect_flaw(&results, "is not what its cases make it");
 
-  results = sound();
+  results = record_sound();
   results.rules[9].cases[0].status = KC_FAIL;
   expect_flaw(&results, "is not what its cases make it");
 
-  results = sound();
+  results = record_sound();
   results.rules[9].status = KC_NOT_RUN;
   expect_flaw(&results, "was not run");
 
-  results = sound();
+  results = record_sound();
   results.rules[9].status = results.rules[9].cases[0].status = KC_XFAIL;
   expect_flaw(&results, "no claim can be made");
 
-  results = sound();
+  results = record_sound();
   results.rules[9].severity = KC_INFO;
   expect_flaw(&results, "severity");
 
-  results = sound();
+  results = record_sound();
   results.rules_digest[5] ^= 1;
   expect_flaw(&results, "another suite");
 
-  results = sound();
+  results = record_sound();
   results.partial = true;
   expect_flaw(&results, "part of the rules");
 }
@@ -195,56 +156,41 @@ static const char *proven_with(kc_results *results, kc_level level,
 }
 
 TEST_THAT(a_level_is_proven_by_its_must_rules) {
-  kc_results results = sound();
+  kc_results results = record_sound();
+  results.options = ~0u;
   assert_string_equal(
       proven_with(&results, KC_COMPILE, KC_PASS, false),
       "level 3 compile + profile + peer + collective + external");
 
-  results = sound();
-  results.options = 0;
+  results = record_sound();
   assert_string_equal(proven_with(&results, KC_COMPILE, KC_UNTESTED, false),
                       "level 2 replay");
 
-  results = sound();
-  results.options = 0;
+  results = record_sound();
   assert_string_equal(proven_with(&results, KC_COMPILE, KC_UNCLAIMED, false),
                       "level 3 compile");
 
-  results = sound();
-  results.options = 0;
+  results = record_sound();
   assert_string_equal(proven_with(&results, KC_COMPILE, KC_UNCLAIMED, true),
                       "level 2 replay");
 
-  results = sound();
-  results.options = 0;
+  results = record_sound();
   assert_string_equal(proven_with(&results, KC_ASYNC, KC_NOT_RUN, false),
                       "level 0 core + compile");
 
-  results = sound();
+  results = record_sound();
+  results.options = ~0u;
   results.level = KC_CORE;
   assert_string_equal(proven_with(&results, KC_PEER, KC_UNTESTED, false),
                       "level 0 core + profile + collective + external");
 
-  results = sound();
-  results.options = 0;
+  results = record_sound();
   assert_string_equal(proven_with(&results, KC_CORE, KC_UNTESTED, false),
                       "no level");
 }
 
-static char *all_of(const char *path, size_t *out_size) {
-  FILE *file = fopen(path, "rbe");
-  assert_non_null(file);
-  char *text = calloc(1, 1 << 20);
-  *out_size = fread(text, 1, 1 << 20, file);
-  fclose(file);
-  return text;
-}
-
 static bool stands(const char *path, const char *text, size_t size) {
-  FILE *file = fopen(path, "wbe");
-  assert_non_null(file);
-  assert_int_equal(fwrite(text, 1, size, file), size);
-  fclose(file);
+  file_write(path, text, size);
   kc_results results;
   bool good = kc_results_read(path, &results) && !kc_claim_flaw(&results);
   kc_results_free(&results);
@@ -255,11 +201,11 @@ static bool stands(const char *path, const char *text, size_t size) {
 TEST_THAT(no_line_can_be_edited) {
   char folder[256], path[300];
   size_t size = 0;
-  kc_results results = sound();
+  kc_results results = record_sound();
   assert_true(kc_scratch_make(folder));
   snprintf(path, sizeof path, "%s/results.jsonl", folder);
-  write_down(&results, path);
-  char *text = all_of(path, &size), *other = calloc(1, size + 1);
+  record_write(&results, path);
+  char *text = file_content(path, &size), *other = calloc(1, size + 1);
   assert_true(stands(path, text, size));
   uint32_t lines = 0;
   assert_int_equal(dup2(STDERR_FILENO, 20), 20); /* all are complained of */

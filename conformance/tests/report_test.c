@@ -2,7 +2,7 @@
  * of one that was cut off or changed. */
 #include <unistd.h>
 
-#include "report/claim.h"
+#include "records.h"
 #include "report/report.h"
 #include "runner/scratch.h"
 #include "suite/suite.h"
@@ -10,33 +10,6 @@
 #include "verbs/verbs.h"
 
 static char folder[256];
-
-/* The record of a whole run that passed everything. */
-static kc_results sound(void) {
-  kc_results results = {
-      .suite = strdup("0.9"),
-      .name = strdup("sound"),
-      .vendor = strdup("Acme"),
-      .version = strdup("1"),
-      .device = strdup("one"),
-      .plugin_path = strdup("sound.so"),
-      .level = KC_COMPILE,
-      .complete = true,
-  };
-  const kc_rule *rule = NULL;
-  results.rule_count = kc_rule_count();
-  results.rules = calloc(results.rule_count, sizeof *results.rules);
-  for (uint32_t i = 0; (rule = kc_rule_at(i)); i++) {
-    kc_rule_result *result = &results.rules[i];
-    *result = (kc_rule_result){.rule = rule,
-                               .id = strdup(rule->id),
-                               .severity = rule->severity,
-                               .level = rule->level,
-                               .checks = 3};
-    kc_results_case(result, rule->id)->checks = 3;
-  }
-  return results;
-}
 
 static void set_status(kc_results *results, const char *id, kc_status status) {
   kc_rule_result *rule = kc_results_rule(results, id);
@@ -56,29 +29,8 @@ static const char *at(const char *name) {
 /* Writes results and frees them; returns where. */
 static const char *write_down(kc_results *results, const char *name) {
   const char *path = at(name);
-  assert_true(kc_results_begin(results, path));
-  for (uint32_t i = 0; i < results->rule_count; i++)
-    if (results->rules[i].id[0])
-      kc_results_write_rule(results, &results->rules[i]);
-  kc_results_end(results);
-  kc_results_free(results);
+  record_write(results, path);
   return path;
-}
-
-static char *read_all(const char *path, size_t *out_size) {
-  FILE *file = fopen(path, "rbe");
-  assert_non_null(file);
-  char *text = calloc(1, 1 << 20);
-  *out_size = fread(text, 1, (1 << 20) - 1, file);
-  fclose(file);
-  return text;
-}
-
-static void write_all(const char *path, const char *text, size_t size) {
-  FILE *file = fopen(path, "wbe");
-  assert_non_null(file);
-  assert_int_equal(fwrite(text, 1, size, file), size);
-  fclose(file);
 }
 
 static char *rendered(const kc_results *results, const char *format) {
@@ -114,35 +66,35 @@ static const char green[] = "#2b7a3d", amber[] = "#9a7400", red[] = "#c4302b",
                   grey[] = "#6b7480";
 
 TEST_THAT(all_reports_say_the_same) {
-  kc_results results = sound();
+  kc_results results = record_sound();
   expect_all(&results, "level 3 compile", green);
 
-  results = sound();
+  results = record_sound();
   set_status(&results, "copy.in-out", KC_XFAIL);
   expect_all(&results, "ot conformant", red);
 
-  results = sound();
+  results = record_sound();
   set_status(&results, "copy.in-out", KC_NOT_RUN);
   expect_all(&results, "ot conformant", red);
 
-  results = sound();
+  results = record_sound();
   set_status(&results, "copy.in-out", KC_FAIL);
   results.failed = 1;
   expect_all(&results, "ot conformant", red);
 
-  results = sound();
+  results = record_sound();
   set_status(&results, "copy.in-out", KC_UNTESTED);
   expect_all(&results, "o level", amber);
 
-  results = sound();
+  results = record_sound();
   results.partial = true;
   expect_all(&results, "art of the rules", amber);
 
-  results = sound();
+  results = record_sound();
   results.complete = false;
   expect_all(&results, "ncomplete", grey);
 
-  results = sound();
+  results = record_sound();
   results.complete = false;
   results.tampered = true;
   expect_all(&results, "hanged", grey);
@@ -152,7 +104,7 @@ TEST_THAT(all_reports_say_the_same) {
  * never had an area's rules proves nothing of it. */
 TEST_THAT(an_area_without_rules_is_a_gap) {
   char why[600];
-  kc_results results = sound();
+  kc_results results = record_sound();
   for (uint32_t i = 0; i < results.rule_count; i++)
     if (!strncmp(results.rules[i].id, "copy.", 5)) results.rules[i].id[0] = '-';
   assert_true(kc_claim_gap(&results, KC_CORE, why, sizeof why));
@@ -178,7 +130,7 @@ TEST_THAT(what_is_no_text_is_replaced) {
       {"\x1b[31m\x07|", "?[31m?|"},
   };
   for (size_t i = 0; i < KC_COUNT_OF(texts); i++) {
-    kc_results results = sound();
+    kc_results results = record_sound();
     kc_text_set(&results.version, "%s", texts[i].said);
     char *junit = rendered(&results, "junit"),
          *html = rendered(&results, "html");
@@ -192,7 +144,7 @@ TEST_THAT(what_is_no_text_is_replaced) {
 
 TEST_THAT(tap_has_expected_failures_as_such) {
   char line[200];
-  kc_results results = sound();
+  kc_results results = record_sound();
   set_status(&results, "copy.in-out", KC_XFAIL);
   set_status(&results, "copy.zero", KC_UNTESTED);
   kc_text_set(&kc_results_rule(&results, "copy.zero")->reason, "one\ntwo");
@@ -218,7 +170,7 @@ static int rendered_badge(const char *record, const char *want) {
   char *words[] = {from, format, to};
   int status = kc_verb_render(3, words);
   if (want) {
-    char *text = read_all(to, &size);
+    char *text = file_content(to, &size);
     expect_in(text, want, "badge");
     free(text);
   } else {
@@ -229,32 +181,32 @@ static int rendered_badge(const char *record, const char *want) {
 
 TEST_THAT(render_claims_nothing_of_half_a_record) {
   size_t size = 0;
-  kc_results results = sound();
+  kc_results results = record_sound();
   const char *whole = write_down(&results, "whole.jsonl");
   assert_int_equal(rendered_badge(whole, "level 3 compile"), 0);
-  char *text = read_all(at("whole.jsonl"), &size), *end = text;
+  char *text = file_content(at("whole.jsonl"), &size), *end = text;
   for (int i = 0; i < 123; i++) /* the suite's line, and 61 rules */
     end = strchr(end, '\n') + 1;
-  write_all(at("cut.jsonl"), text, (size_t)(end - text));
+  file_write(at("cut.jsonl"), text, (size_t)(end - text));
   assert_int_equal(rendered_badge(at("cut.jsonl"), "incomplete"), 2);
-  write_all(at("cut.jsonl"), text, (size_t)(strchr(text, '\n') + 1 - text));
+  file_write(at("cut.jsonl"), text, (size_t)(strchr(text, '\n') + 1 - text));
   assert_int_equal(rendered_badge(at("cut.jsonl"), "incomplete"), 2);
-  write_all(at("cut.jsonl"), text, (size_t)(end - text - 7));
+  file_write(at("cut.jsonl"), text, (size_t)(end - text - 7));
   assert_int_equal(rendered_badge(at("cut.jsonl"), NULL), 2);
   char *checks = strstr(end, "\"checks\":3");
   checks[9] = '4';
-  write_all(at("changed.jsonl"), text, size);
+  file_write(at("changed.jsonl"), text, size);
   assert_int_equal(rendered_badge(at("changed.jsonl"), "changed"), 2);
   free(text);
 }
 
 TEST_THAT(another_format_is_refused) {
   size_t size = 0;
-  kc_results results = sound();
+  kc_results results = record_sound();
   write_down(&results, "format.jsonl");
-  char *text = read_all(at("format.jsonl"), &size);
+  char *text = file_content(at("format.jsonl"), &size);
   strstr(text, "\"format\":1")[9] = '2';
-  write_all(at("format.jsonl"), text, size);
+  file_write(at("format.jsonl"), text, size);
   free(text);
   assert_int_equal(rendered_badge(at("format.jsonl"), NULL), 2);
   assert_int_equal(rendered_badge(at("none.jsonl"), NULL), 2);
@@ -267,7 +219,7 @@ TEST_THAT(another_format_is_refused) {
  * `is`; KC_STATUS_COUNT: gone. */
 static int compared(kc_status was, kc_status is, bool partial) {
   char then[400], now[400];
-  kc_results a = sound(), b = sound();
+  kc_results a = record_sound(), b = record_sound();
   set_status(&a, "copy.in-out", was);
   b.partial = partial;
   if (is == KC_STATUS_COUNT)
@@ -289,7 +241,7 @@ static char *printed_by_compare(kc_status was, kc_status is) {
   fflush(stdout);
   dup2(before, STDOUT_FILENO);
   close(before);
-  return read_all(at("printed"), &size);
+  return file_content(at("printed"), &size);
 }
 
 TEST_THAT(what_passed_and_is_not_there_broke) {
@@ -315,11 +267,11 @@ TEST_THAT(only_what_passes_is_fixed) {
 TEST_THAT(half_a_record_is_not_compared) {
   size_t size = 0;
   char then[400], now[400];
-  kc_results results = sound();
+  kc_results results = record_sound();
   snprintf(then, sizeof then, "%s", write_down(&results, "then.jsonl"));
   snprintf(now, sizeof now, "%s", at("now.jsonl"));
-  char *text = read_all(then, &size), *words[] = {then, now};
-  write_all(now, text, (size_t)(strstr(text, "{\"type\":\"end\"") - text));
+  char *text = file_content(then, &size), *words[] = {then, now};
+  file_write(now, text, (size_t)(strstr(text, "{\"type\":\"end\"") - text));
   free(text);
   assert_int_equal(kc_verb_compare(2, words), 2);
 }

@@ -4,27 +4,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "report/claim.h"
+#include "records.h"
 #include "runner/running.h"
 #include "suite/suite.h"
 /**/
 #include "suite/channel.h"
 #include "tests.h"
-
-/* All rules, as passed. */
-static kc_results all_passed(void) {
-  kc_results results = {.level = KC_COMPILE, .options = ~0u};
-  const kc_rule *rule = NULL;
-  results.rule_count = kc_rule_count();
-  results.rules = calloc(results.rule_count, sizeof *results.rules);
-  for (uint32_t i = 0; (rule = kc_rule_at(i)); i++)
-    results.rules[i] = (kc_rule_result){.rule = rule,
-                                        .id = strdup(rule->id),
-                                        .severity = rule->severity,
-                                        .level = rule->level,
-                                        .judged = true};
-  return results;
-}
 
 static uint32_t place_of(const kc_results *results, const char *id) {
   return (uint32_t)(kc_results_rule(results, id) - results->rules);
@@ -36,7 +21,7 @@ TEST_THAT(causes_come_first) {
   static const char *const ids[] = {
       "load.open",    "mem.alloc-free", "copy.in-out",    "stream.in-order",
       "kernel.reuse", "capture.order",  "thread.foreign", "abi.host-smaller"};
-  kc_results results = all_passed();
+  kc_results results = record_sound();
   kc_results_order(&results);
   for (size_t i = 1; i < KC_COUNT_OF(ids); i++)
     assert_true(place_of(&results, ids[i - 1]) < place_of(&results, ids[i]));
@@ -47,7 +32,7 @@ TEST_THAT(causes_come_first) {
 
 TEST_THAT(what_stands_on_a_failed_rule_is_not_judged) {
   bool open = false;
-  kc_results results = all_passed();
+  kc_results results = record_sound();
   kc_rule_result *copies = kc_results_rule(&results, "copy.in-out");
   assert_null(kc_basis_failed(&results, "abi.host-smaller", &open));
   assert_false(open);
@@ -97,7 +82,7 @@ TEST_THAT(bases_are_must_rules_and_go_one_way) {
 /* What is proven where so many of an area's must-rules are skipped. */
 static const char *proven_without(const char *area, uint32_t skipped) {
   static char text[200];
-  kc_results results = all_passed();
+  kc_results results = record_sound();
   for (uint32_t i = 0; i < results.rule_count; i++) {
     kc_rule_result *rule = &results.rules[i];
     if (strncmp(rule->id, area, strlen(area)) != 0 || !skipped ||
@@ -106,7 +91,6 @@ static const char *proven_without(const char *area, uint32_t skipped) {
     rule->status = KC_UNCLAIMED;
     skipped--;
   }
-  results.options = 0;
   kc_claim_text(&results, text, sizeof text);
   kc_results_free(&results);
   return text;
@@ -128,7 +112,7 @@ TEST_THAT(a_level_needs_most_of_its_rules) {
 
 TEST_THAT(what_is_not_proven_is_named) {
   char why[600];
-  kc_results results = all_passed();
+  kc_results results = record_sound();
   assert_false(kc_claim_gap(&results, KC_COMPILE, why, sizeof why));
   for (uint32_t i = 0; i < results.rule_count; i++)
     if (!strncmp(results.rules[i].id, "region.", 7))
@@ -282,7 +266,7 @@ TEST_THAT(the_suites_own_work_counts_for_little) {
 
 TEST_THAT(the_time_left_follows_the_last_run) {
   static kc_running run;
-  kc_results results = all_passed(), last = all_passed();
+  kc_results results = record_sound(), last = record_sound();
   kc_options options = {.last = &last};
   run = (kc_running){.options = &options, .results = &results, .jobs = 2};
   uint32_t count = 0;

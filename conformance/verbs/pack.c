@@ -45,20 +45,17 @@ static bool write_environment(const kc_results *r, const char *path) {
   if (!keel_save_begin(&save, path, 0666)) return false;
   FILE *file = save.file;
   uname(&host);
-  fputs("{\"kernel\":", file);
-  keel_write_json(file, host.release);
-  fputs(",\"machine\":", file);
-  keel_write_json(file, host.machine);
-  fputs(",\"suite\":", file);
-  keel_write_json(file, r->suite);
-  fputs(",\"suite_sha256\":", file);
-  keel_write_json(file, r->suite_digest);
-  fputs(",\"rules_sha256\":", file);
-  keel_write_json(file, r->rules_digest);
-  fputs(",\"plugin_sha256\":", file);
-  keel_write_json(file, r->plugin_digest);
-  fputs(",\"command\":", file);
-  keel_write_json(file, r->command);
+  const char *const texts[][2] = {{"kernel", host.release},
+                                  {"machine", host.machine},
+                                  {"suite", r->suite},
+                                  {"suite_sha256", r->suite_digest},
+                                  {"rules_sha256", r->rules_digest},
+                                  {"plugin_sha256", r->plugin_digest},
+                                  {"command", r->command}};
+  for (size_t i = 0; i < KC_COUNT_OF(texts); i++) {
+    fprintf(file, "%s\"%s\":", i ? "," : "{", texts[i][0]);
+    keel_write_json(file, texts[i][1]);
+  }
   fprintf(file, ",\"seed\":%llu}\n", (unsigned long long)r->seed);
   return keel_save_end(&save, true);
 }

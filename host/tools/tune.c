@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "common/tuning.h"
-#include "tool.h"
+#include "sizes.h"
 
 typedef struct arguments {
   common common;
@@ -84,17 +84,6 @@ static void hear(void *context, const tune_news *news) {
 
 /* ---- models ------------------------------------------------------------------ */
 
-/* An open dimension's size: as it was given, or 1. */
-static int64_t open_size(const arguments *all, const char *name) {
-  for (uint32_t i = 0; name && i < all->dims.count; i++) {
-    size_t size = strlen(name);
-    if (!strncmp(all->dims.words[i], name, size) &&
-        all->dims.words[i][size] == '=')
-      return strtoll(all->dims.words[i] + size + 1, NULL, 10);
-  }
-  return 1;
-}
-
 /* Whether each --dim is a name and a size. */
 static bool check_dims(const arguments *all) {
   for (uint32_t i = 0; i < all->dims.count; i++) {
@@ -110,21 +99,30 @@ static bool check_dims(const arguments *all) {
   return true;
 }
 
-/* Zeros for an input. */
-static keel_status make_input(const arguments *all, keel_context *context,
-                              const keel_port *port, keel_tensor **out) {
-  int64_t dims[16], count = 1;
-  for (uint32_t i = 0; i < port->rank; i++) {
-    const char *name = port->symbols ? port->symbols[i] : NULL;
-    dims[i] = port->dims[i] < 0 ? open_size(all, name) : port->dims[i];
+static keel_status zeros(keel_context *context, kd_dtype dtype, uint32_t rank,
+                         const int64_t *dims, keel_tensor **out) {
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++)
     if (__builtin_mul_overflow(count, dims[i], &count)) return KD_OUT_OF_MEMORY;
-  }
-  void *data = calloc((size_t)count + 1, keel_dtype_size(port->dtype));
+  void *data = calloc((size_t)count + 1, keel_dtype_size(dtype));
   if (!data) return KD_OUT_OF_MEMORY;
   keel_status status =
-      keel_tensor_create(context, port->dtype, port->rank, dims, data, out);
+      keel_tensor_create(context, dtype, rank, dims, data, out);
   free(data);
   return status;
+}
+
+/* Zeros for an input, whose open dimensions are as they were given, or 1. */
+static keel_status make_input(const arguments *all, keel_context *context,
+                              const keel_port *port, keel_tensor **out) {
+  const given_sizes sizes = {.command = "tune", .dims = &all->dims};
+  int64_t dims[16];
+  for (uint32_t i = 0; i < port->rank; i++) {
+    int64_t said =
+        port->dims[i] < 0 ? sizes_dim(&sizes, port, i) : port->dims[i];
+    dims[i] = said < 0 ? 1 : said;
+  }
+  return zeros(context, port->dtype, port->rank, dims, out);
 }
 
 /* Regions are made with the plan, kernels in the first run. */
@@ -213,19 +211,6 @@ static const struct {
 };
 #define COMMON_WORK (sizeof common_work / sizeof *common_work)
 
-static keel_status zeros(keel_context *context, uint32_t rank,
-                         const int64_t *dims, keel_tensor **out) {
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
-  float *data = calloc((size_t)count, sizeof *data);
-  if (!data) return KD_OUT_OF_MEMORY;
-  keel_status status =
-      keel_tensor_create(context, KD_F32, rank, dims, data, out);
-  free(data);
-  return status;
-}
-
 static keel_status tune_common(keel_context *context, size_t index) {
   const int64_t *b = common_work[index].b;
   int64_t steps[2] = {common_work[index].step, common_work[index].step};
@@ -235,10 +220,10 @@ static keel_status tune_common(keel_context *context, size_t index) {
                              KEEL_INTS("pads", 4, pads)};
   keel_tensor *in[2] = {NULL}, *out = NULL;
   bool is_conv = common_work[index].rank == 4;
-  keel_status status =
-      zeros(context, common_work[index].rank, common_work[index].a, &in[0]);
+  keel_status status = zeros(context, KD_F32, common_work[index].rank,
+                             common_work[index].a, &in[0]);
   if (status == KD_OK)
-    status = zeros(context, common_work[index].rank, b, &in[1]);
+    status = zeros(context, KD_F32, common_work[index].rank, b, &in[1]);
   if (status == KD_OK)
     status = keel_call(context, common_work[index].op, attrs, is_conv ? 3 : 0,
                        in, 2, &out, 1);

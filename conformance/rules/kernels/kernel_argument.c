@@ -13,9 +13,7 @@ void kernel_dynamic(void) {
   for (size_t i = 0; i < KC_COUNT_OF(ops); i++)
     for (uint32_t c = 0; c < kc_case_count(NULL, ops[i]); c++) {
       kc_op_case one;
-      kc_random random = {c + 3};
-      if (!kc_case_make(NULL, ops[i], c, KD_F32, KC_PROBE_INTS, &random, &one))
-        continue;
+      if (!kc_case_ints(NULL, ops[i], c, c + 3, &one)) continue;
       kc_node *node = kc_node_make(&one.op, NULL, 0);
       const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
       if (def && kc_case("op=%s,case=%u", ops[i], c)) {
@@ -74,10 +72,7 @@ static bool each_host_args(const kd_kernel_def *def) {
   uint32_t count = kc_case_count(def->domain, def->op), seen = 0;
   for (uint32_t c = 0; c < count && !(kc.quick && seen); c++) {
     kc_op_case one;
-    kc_random random = {c + 77};
-    if (!kc_case_make(def->domain, def->op, c, KD_F32, KC_PROBE_INTS, &random,
-                      &one))
-      continue;
+    if (!kc_case_ints(def->domain, def->op, c, c + 77, &one)) continue;
     uint32_t mask = host_args_of(&one, def);
     kc_node *node = mask & ~seen ? kc_node_make(&one.op, NULL, 0) : NULL;
     if (node && !node->dynamic && kc_def_for(node) == def) {
@@ -173,12 +168,9 @@ static void replay_behind_other(const value_pair *p) {
 static bool other_host_values(const kd_kernel_def *def, uint32_t c, int way,
                               void (*check)(const value_pair *pair)) {
   kc_op_case one, other;
-  kc_random random = {c + 11}, again = {c + 11};
   bool tried = false;
-  if (!kc_case_make(def->domain, def->op, c, KD_F32, KC_PROBE_INTS, &random,
-                    &one))
-    return false;
-  kc_case_make(def->domain, def->op, c, KD_F32, KC_PROBE_INTS, &again, &other);
+  if (!kc_case_ints(def->domain, def->op, c, c + 11, &one)) return false;
+  kc_case_ints(def->domain, def->op, c, c + 11, &other);
   change_host_values(&other, def->host_inputs, way);
   kc_node *node = kc_node_make(&one.op, NULL, 0);
   kc_node *changed = kc_node_make(&other.op, NULL, 0);
@@ -237,10 +229,7 @@ void kernel_host_outputs(void) {
     if (!def->host_outputs) continue;
     for (uint32_t c = 0; c < kc_case_count(def->domain, def->op); c++) {
       kc_op_case one;
-      kc_random random = {c};
-      if (!kc_case_make(def->domain, def->op, c, KD_F32, KC_PROBE_INTS, &random,
-                        &one))
-        continue;
+      if (!kc_case_ints(def->domain, def->op, c, c, &one)) continue;
       if (kc_case("op=%s,case=%u", def->op, c)) {
         any = true;
         kc_try_op(&one.op, &kc_plain);
@@ -259,9 +248,7 @@ void kernel_constants(void) {
   bool any = false;
   for (size_t i = 0; i < KC_COUNT_OF(ops); i++) {
     kc_op_case one;
-    kc_random random = {i + 5};
-    if (!kc_case_make(NULL, ops[i], 0, KD_F32, KC_PROBE_INTS, &random, &one))
-      continue;
+    if (!kc_case_ints(NULL, ops[i], 0, i + 5, &one)) continue;
     one.op.constants = 2;
     kc_node *node = kc_node_make(&one.op, NULL, 0);
     const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
@@ -303,10 +290,7 @@ void kernel_taken(void) {
     for (uint32_t c = 0; c < kc_case_count(def->domain, def->op) && c < 6; c++)
       for (uint32_t which = 0; which <= lays; which++) {
         kc_op_case one;
-        kc_random random = {d * 64 + c};
-        if (!kc_case_make(def->domain, def->op, c, KD_F32, KC_PROBE_INTS,
-                          &random, &one))
-          continue;
+        if (!kc_case_ints(def->domain, def->op, c, d * 64 + c, &one)) continue;
         one.op.constants = 2;
         kc_node *node = kc_node_make(&one.op, NULL, 0);
         if (node && one.op.in_count > 1 && kc_def_fits(def, node) &&
@@ -338,10 +322,8 @@ void kernel_constants_in_create(void) {
   for (uint32_t d = 0; d < kp.kernel_count && tried < kernel_all_ops(); d++) {
     const kd_kernel_def *def = &kp.kernels[d];
     kc_op_case one;
-    kc_random random = {d};
     if (!(def->flags & KD_KERNEL_CONSTANTS_IN_CREATE) || !def->create ||
-        !kc_case_make(def->domain, def->op, 0, KD_F32, KC_PROBE_INTS, &random,
-                      &one))
+        !kc_case_ints(def->domain, def->op, 0, d, &one))
       continue;
     one.op.constants = ~1u;
     kc_node *node = one.op.in_count > 1 ? kc_node_make(&one.op, NULL, 0) : NULL;

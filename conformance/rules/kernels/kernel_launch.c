@@ -67,10 +67,6 @@ static void def_reuse(kc_op_case *one, kc_node *node,
   kc_run_free(run);
 }
 
-void kernel_reuse(void) {
-  kc_each_op(NULL, def_reuse, KD_F32, kernel_all_ops());
-}
-
 /* One instance that says that it takes any shape. */
 void kernel_any_shape(void) {
   kc_unary unary;
@@ -180,10 +176,6 @@ static void def_workspace(kc_op_case *one, kc_node *node,
   }
 }
 
-void kernel_workspace(void) {
-  kc_each_op(NULL, def_workspace, KD_F32, kernel_all_ops());
-}
-
 /* Two different fills beforehand: an element that nobody writes differs. */
 static void def_complete(kc_op_case *one, kc_node *node,
                          const kd_kernel_def *def) {
@@ -211,20 +203,12 @@ static void def_complete(kc_op_case *one, kc_node *node,
   value_free(got[1]);
 }
 
-void kernel_outputs_complete(void) {
-  kc_each_op(NULL, def_complete, KD_F32, kernel_all_ops());
-}
-
 static void def_inputs(kc_op_case *one, kc_node *node,
                        const kd_kernel_def *def) {
   kc_run *run = kc_run_of(node, def, &one->op, &kc_plain);
   kc_ok(kc_run_now(run), "run");
   kc_check(kc_run_inputs_intact(run), "%s changed an input", def->op);
   kc_run_free(run);
-}
-
-void kernel_inputs(void) {
-  kc_each_op(NULL, def_inputs, KD_F32, kernel_all_ops());
 }
 
 static void def_inplace(kc_op_case *one, kc_node *node,
@@ -265,14 +249,6 @@ static void def_aliases(kc_op_case *one, kc_node *node,
 
 static bool has_aliases(const kd_kernel_def *def) {
   return def->alias_count > 0;
-}
-
-void kernel_aliases(void) {
-  kc_each_op(has_aliases, def_aliases, KD_F32, kernel_all_ops());
-}
-
-void kernel_inplace(void) {
-  kc_each_op(NULL, def_inplace, KD_F32, kernel_all_ops());
 }
 
 void kernel_alias(void) {
@@ -404,10 +380,18 @@ static void def_any_offset(kc_op_case *one, kc_node *node,
   }
 }
 
-void kernel_any_offset(void) {
-  kc_each_op(NULL, def_any_offset, KD_F32, kernel_all_ops());
-}
+/* ---- the checks that go through all ops ----------------------------------------------- */
 
-void kernel_offset(void) {
-  kc_each_op(NULL, def_offset, KD_F32, kernel_all_ops());
-}
+#define EACH_OP(name, takes, body)                     \
+  void name(void) {                                    \
+    kc_each_op(takes, body, KD_F32, kernel_all_ops()); \
+  }
+
+EACH_OP(kernel_reuse, NULL, def_reuse)
+EACH_OP(kernel_workspace, NULL, def_workspace)
+EACH_OP(kernel_outputs_complete, NULL, def_complete)
+EACH_OP(kernel_inputs, NULL, def_inputs)
+EACH_OP(kernel_aliases, has_aliases, def_aliases)
+EACH_OP(kernel_inplace, NULL, def_inplace)
+EACH_OP(kernel_any_offset, NULL, def_any_offset)
+EACH_OP(kernel_offset, NULL, def_offset)

@@ -35,6 +35,13 @@ uint32_t kc_case_count(const char *domain, const char *op);
 bool kc_case_make(const char *domain, const char *op, uint32_t index,
                   kd_dtype dtype, kc_probe probe, kc_random *random,
                   kc_op_case *out);
+/* One of f32 with small integers. */
+static inline bool kc_case_ints(const char *domain, const char *op,
+                                uint32_t index, uint64_t seed,
+                                kc_op_case *out) {
+  kc_random random = {seed};
+  return kc_case_make(domain, op, index, KD_F32, KC_PROBE_INTS, &random, out);
+}
 /* Adds an input, which the case owns from now on; returns it. */
 value *kc_case_add(kc_op_case *one, value *in);
 /* A case of `inputs` equal shapes of f32. */

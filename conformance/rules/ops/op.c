@@ -38,7 +38,7 @@ static void dump(const kc_op *op, const value *got, const value *want,
 
 /* One definition on one case; 0 where it does not take it. */
 static bool run_def(kc_op_case *one, kc_node *node, const kd_kernel_def *def,
-                    const kc_layout *layout, value **want) {
+                    value **want) {
   char text[200], what[64];
   kc_run *run = NULL;
   kd_status status = kc_supports(def, node);
@@ -49,7 +49,7 @@ static bool run_def(kc_op_case *one, kc_node *node, const kd_kernel_def *def,
     return false;
   }
   kc_op_text(&one->op, text, sizeof text);
-  status = kc_run_make(node, def, &one->op, layout, &run);
+  status = kc_run_make(node, def, &one->op, &kc_plain, &run);
   if (!kc_check(status == KD_OK, "create of %s failed: %s: %s", text,
                 kd_status_name(status), kc_message()))
     return true;
@@ -94,19 +94,19 @@ static uint32_t run_laid(kc_op_case *one, kc_node *node,
   for (uint32_t n = 0; n < KC_LAYOUTS; n++)
     for (uint32_t which = KC_LAY_INPUT; which <= KC_LAY_ADDED; which++)
       if (kc_node_lay(node, def, KD_LAYOUT_OWN + n, which))
-        ran += run_def(one, node, def, &kc_plain, want);
+        ran += run_def(one, node, def, want);
   kc_node_rows(node);
   return ran;
 }
 
-static uint32_t run_fitting(kc_op_case *one, kc_node *node,
-                            const kc_layout *layout, bool laid, value **want) {
+static uint32_t run_fitting(kc_op_case *one, kc_node *node, bool laid,
+                            value **want) {
   uint32_t ran = 0;
   for (uint32_t i = 0; i < kp.kernel_count; i++) {
     const kd_kernel_def *def = &kp.kernels[i];
     if (!kc_def_fits(def, node)) continue;
     if (!laid)
-      ran += run_def(one, node, def, layout, want);
+      ran += run_def(one, node, def, want);
     else if (def->flags & LAID)
       ran += run_laid(one, node, def, want);
   }
@@ -127,16 +127,16 @@ static uint32_t weights_of(const kc_op_case *one, const kc_node *node,
   return mask;
 }
 
-uint32_t op_run_defs(kc_op_case *one, const kc_layout *layout, bool laid) {
+uint32_t op_run_defs(kc_op_case *one, bool laid) {
   kc_node *node = kc_node_make(&one->op, NULL, 0), *known = NULL;
   value *want[KC_PORTS] = {0};
   uint32_t ran = 0;
   if (!node) return 0;
   if (kc_reference(&one->op, node, want)) {
-    ran = run_fitting(one, node, layout, laid, want);
+    ran = run_fitting(one, node, laid, want);
     one->op.constants = weights_of(one, node, laid);
     if (one->op.constants) known = kc_node_make(&one->op, NULL, 0);
-    if (known) ran += run_fitting(one, known, layout, laid, want);
+    if (known) ran += run_fitting(one, known, laid, want);
     one->op.constants = 0;
     kc_values_free(want, one->op.out_count);
   }
@@ -158,11 +158,9 @@ bool op_taken(const kc_op_case *one, bool laid) {
 typedef struct sweep {
   uint32_t kinds; /* bit: ref_kind */
   kc_probe probe;
-  const char *probe_name;
-  bool floats_only, ints_only;
+  bool floats_only;
   bool laid;
   uint32_t repeats;
-  const kc_layout *layout;
 } sweep;
 
 kc_random op_named_seed(const char *op, kd_dtype dtype, uint32_t index,
@@ -180,6 +178,11 @@ void op_begin(void) {
 }
 
 static void run_sweep(const sweep *s) {
+  static const char *const probes[] = {[KC_PROBE_FULL] = "full",
+                                       [KC_PROBE_INTS] = "ints",
+                                       [KC_PROBE_SPECIAL] = "special",
+                                       [KC_PROBE_TINY] = "tiny"};
+  const char *probe = s->laid ? "laid" : probes[s->probe];
   op_begin();
   for (uint32_t d = 0; d < kp.kernel_count; d++) {
     const kd_kernel_def *def = &kp.kernels[d];
@@ -190,9 +193,8 @@ static void run_sweep(const sweep *s) {
       kd_dtype dtype = tried[t];
       if (!op_wanted(def->op, dtype)) continue;
       if (s->floats_only && !dtype_is_float(dtype)) continue;
-      if (s->ints_only && dtype_is_float(dtype)) continue;
       for (uint32_t c = 0; c < count; c++) {
-        kc_random random = op_named_seed(def->op, dtype, c, s->probe_name);
+        kc_random random = op_named_seed(def->op, dtype, c, probe);
         kc_op_case one;
         if (!kc_case_make(def->domain, def->op, c, dtype, s->probe, &random,
                           &one))
@@ -202,14 +204,13 @@ static void run_sweep(const sweep *s) {
           typed |= one.op.in[i] && one.op.in[i]->dtype == dtype;
         if (typed && op_taken(&one, s->laid) &&
             kc_case("op=%s,dtype=%s,case=%u,probe=%s", def->op,
-                    kd_dtype_name(dtype), c, s->probe_name)) {
-          uint32_t ran =
-              op_run_defs(&one, s->layout ? s->layout : &kc_plain, s->laid);
+                    kd_dtype_name(dtype), c, probe)) {
+          uint32_t ran = op_run_defs(&one, s->laid);
           for (uint32_t r = 1; r < s->repeats && ran && !kc.quick; r++) {
             kc_case_free(&one);
             kc_case_make(def->domain, def->op, c, dtype, s->probe, &random,
                          &one);
-            op_run_defs(&one, s->layout ? s->layout : &kc_plain, false);
+            op_run_defs(&one, false);
           }
         }
         kc_case_free(&one);
@@ -220,62 +221,24 @@ static void run_sweep(const sweep *s) {
 }
 
 void kc_sweep_layouts(void) {
-  sweep s = {.kinds = UINT32_MAX,
-             .probe = KC_PROBE_FULL,
-             .probe_name = "laid",
-             .laid = true};
-  run_sweep(&s);
+  run_sweep(
+      &(sweep){.kinds = UINT32_MAX, .probe = KC_PROBE_FULL, .laid = true});
 }
 
-static void op_exact(void) {
-  sweep s = {
-      .kinds = 1u << REF_EXACT, .probe = KC_PROBE_FULL, .probe_name = "full"};
-  run_sweep(&s);
-}
+#define SWEEP(name, ...)              \
+  static void name(void) {            \
+    run_sweep(&(sweep){__VA_ARGS__}); \
+  }
+#define KIND(kind) .kinds = 1u << REF_##kind
+#define FLOATS     .kinds = 1u << REF_ULP | 1u << REF_EXACT, .floats_only = true
 
-static void op_ulp(void) {
-  sweep s = {.kinds = 1u << REF_ULP,
-             .probe = KC_PROBE_FULL,
-             .probe_name = "full",
-             .repeats = 2};
-  run_sweep(&s);
-}
-
-static void op_sum_ints(void) {
-  sweep s = {
-      .kinds = 1u << REF_SUM, .probe = KC_PROBE_INTS, .probe_name = "ints"};
-  run_sweep(&s);
-}
-
-static void op_sum_bound(void) {
-  sweep s = {.kinds = 1u << REF_SUM,
-             .probe = KC_PROBE_FULL,
-             .probe_name = "full",
-             .floats_only = true};
-  run_sweep(&s);
-}
-
-static void op_quant(void) {
-  sweep s = {
-      .kinds = 1u << REF_QUANT, .probe = KC_PROBE_FULL, .probe_name = "full"};
-  run_sweep(&s);
-}
-
-static void op_special(void) {
-  sweep s = {.kinds = 1u << REF_ULP | 1u << REF_EXACT,
-             .probe = KC_PROBE_SPECIAL,
-             .probe_name = "special",
-             .floats_only = true};
-  run_sweep(&s);
-}
-
-static void op_tiny(void) {
-  sweep s = {.kinds = 1u << REF_ULP | 1u << REF_EXACT,
-             .probe = KC_PROBE_TINY,
-             .probe_name = "tiny",
-             .floats_only = true};
-  run_sweep(&s);
-}
+SWEEP(op_exact, KIND(EXACT), .probe = KC_PROBE_FULL)
+SWEEP(op_ulp, KIND(ULP), .probe = KC_PROBE_FULL, .repeats = 2)
+SWEEP(op_sum_ints, KIND(SUM), .probe = KC_PROBE_INTS)
+SWEEP(op_sum_bound, KIND(SUM), .probe = KC_PROBE_FULL, .floats_only = true)
+SWEEP(op_quant, KIND(QUANT), .probe = KC_PROBE_FULL)
+SWEEP(op_special, FLOATS, .probe = KC_PROBE_SPECIAL)
+SWEEP(op_tiny, FLOATS, .probe = KC_PROBE_TINY)
 
 /* ---- random ops ---------------------------------------------------------------------------- */
 

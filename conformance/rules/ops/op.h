@@ -11,7 +11,7 @@ bool op_wanted(const char *op, kd_dtype dtype);
 /* Runs a case on all definitions that fit, with weights that come and with such that are
  * constants; laid: on those that take layouts of the plugin's own, in these. Returns how many
  * there were. */
-uint32_t op_run_defs(kc_op_case *one, const kc_layout *layout, bool laid);
+uint32_t op_run_defs(kc_op_case *one, bool laid);
 
 /* Reads the tables and opens the device: the beginning of each check. */
 void op_begin(void);

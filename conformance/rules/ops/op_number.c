@@ -33,8 +33,7 @@ static void try_case(kc_op_case *one, const char *format, ...) {
   va_start(args, format);
   vsnprintf(name, sizeof name, format, args);
   va_end(args);
-  if (op_taken(one, false) && kc_case("%s", name))
-    op_run_defs(one, &kc_plain, false);
+  if (op_taken(one, false) && kc_case("%s", name)) op_run_defs(one, false);
   kc_case_free(one);
 }
 

@@ -106,14 +106,12 @@ static void robust_attributes(void) {
   kc_device();
   for (size_t i = 0; i < KC_COUNT_OF(odd); i++) {
     kc_op_case one;
-    kc_random random = {i};
     if (!kc_case("op=%s,%s=%lld", odd[i].op, odd[i].attr,
                  (long long)odd[i].value))
       continue;
     robust_need_op(odd[i].op);
     kc_check(true, " ");
-    if (!kc_case_make(NULL, odd[i].op, 0, KD_F32, KC_PROBE_INTS, &random, &one))
-      continue;
+    if (!kc_case_ints(NULL, odd[i].op, 0, i, &one)) continue;
     one.op.attrs[one.op.attr_count++] = (keel_attr){
         .name = odd[i].attr, .kind = KD_ATTR_INT, .i = odd[i].value};
     for (uint32_t k = 0; k + 1 < one.op.attr_count; k++)

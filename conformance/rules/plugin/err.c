@@ -178,11 +178,9 @@ static void err_service_fail(void) {
     atomic_store(&kc_host.calls, 0);
     atomic_store(&kc_host.service_fail_at, n);
     kc_op_case one;
-    kc_random random = {n};
     static const char *const ops[] = {"NonZero", "Relu"};
     for (int i = 0; i < 2; i++) {
-      if (!kc_case_make(NULL, ops[i], 0, KD_F32, KC_PROBE_INTS, &random, &one))
-        continue;
+      if (!kc_case_ints(NULL, ops[i], 0, n, &one)) continue;
       kc_node *node = kc_node_make(&one.op, NULL, 0);
       const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
       kc_run *run = NULL;

@@ -61,43 +61,34 @@ static void state_network(void) {
   KC_RULE(severity, CORE, id, check, flags, "plugin.h", sentence, \
           "kd_plugin.open kd_kernel_def.enqueue", about)
 
+#define PROCESS_RULE(id, about)                                           \
+  RULE(MUST, id, kc_smoke, KC_WATCHED,                                    \
+       "It changes no state of the process: signal handlers and masks,"   \
+       " environment, locale, working directory, umask, resource limits", \
+       about)
+
 static const kc_rule rules[] = {
     RULE(MUST, "state.fpu", state_fpu, KC_WATCHED,
          "It leaves the floating-point control word unchanged",
          "A library built with -ffast-math turns subnormals off for the whole"
          " process (llvm/llvm-project#57589). Watched around each call."),
-    RULE(MUST, "state.signals", kc_smoke, KC_WATCHED,
-         "It changes no state of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource"
-         " limits",
-         "A handler of its own for SIGSEGV takes the application's debugger and"
-         " crash reports away."),
-    RULE(MUST, "state.environment", kc_smoke, KC_WATCHED,
-         "It changes no state of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource"
-         " limits",
-         "setenv races with every getenv of the process."),
-    RULE(MUST, "state.locale", kc_smoke, KC_WATCHED,
-         "It changes no state of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource"
-         " limits",
-         "With a comma as the decimal point the application's files can't be"
-         " read any more."),
-    RULE(MUST, "state.directory", kc_smoke, KC_WATCHED,
-         "It changes no state of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource"
-         " limits",
-         "Relative paths of the application lead nowhere."),
-    RULE(MUST, "state.umask", kc_smoke, KC_WATCHED,
-         "It changes no state of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource"
-         " limits",
-         "Files of the application become readable to all, or to nobody."),
-    RULE(MUST, "state.limits", kc_smoke, KC_WATCHED,
-         "It changes no state of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource"
-         " limits",
-         "Raising a limit is the administrator's business."),
+    PROCESS_RULE(
+        "state.signals",
+        "A handler of its own for SIGSEGV takes the application's debugger and"
+        " crash reports away."),
+    PROCESS_RULE("state.environment",
+                 "setenv races with every getenv of the process."),
+    PROCESS_RULE(
+        "state.locale",
+        "With a comma as the decimal point the application's files can't be"
+        " read any more."),
+    PROCESS_RULE("state.directory",
+                 "Relative paths of the application lead nowhere."),
+    PROCESS_RULE(
+        "state.umask",
+        "Files of the application become readable to all, or to nobody."),
+    PROCESS_RULE("state.limits",
+                 "Raising a limit is the administrator's business."),
     RULE(
         MUST, "state.direction-flag", kc_smoke, KC_WATCHED,
         "It leaves the floating-point control word unchanged",

@@ -295,8 +295,10 @@ ort_status *translation_begin(translation *one, keel_context *context,
                               const opsets *imports, const char *name,
                               const stand_in *question);
 void translation_end(translation *one);
-/* Adds an input, an op, an output. */
-ort_status *translate_input(translation *one, const ort_value_info *value);
+/* Adds all of a graph; its inputs and outputs are those of the node that it was fused to, if any. */
+ort_status *translate_graph(translation *one, const ort_graph *graph,
+                            const ort_node *fused);
+/* Adds an op, an output. */
 ort_status *translate_node(translation *one, const ort_node *node);
 ort_status *translate_output(translation *one, const ort_value_info *value);
 

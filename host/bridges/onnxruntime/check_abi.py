@@ -5,7 +5,7 @@
                             onnxruntime_error_code.h, where it is a file of its own),
                             or of folders that have them
 
-For each slot that ort_abi.h states, the published table must have that name at that number, with
+For each slot that ort_abi.h has, the published table must have that name at that number, with
 as many parameters; and each number of an enumeration must be the published one. The exit code is
 1 if something differs, and 2 if a header lacks a table.
 """
@@ -83,16 +83,30 @@ def member(text: str) -> tuple[str, int]:
     return re.split(r"[\s*]", text)[-1], -1
 
 
-def published_members(text: str, table: str) -> list[tuple[str, int]] | None:
-    """What is in each slot; two numbers of 32 bits share one."""
+def members(text: str, table: str) -> list[tuple[str, int]] | None:
+    """What is in each slot, "" where ours has a padding; two numbers of 32 bits share one."""
     body = body_of(text, table)
     if body is None:
         return None
     slots: list[str] = []
     for part in split(body, ";"):
-        if not (slots and all(re.fullmatch(r"uint32_t \w+", one) for one in (slots[-1], part))):
+        unused = re.fullmatch(r"ORT_UNUSED\((\d+), (\d+)\)", part)
+        if unused:
+            if int(unused[1]) != len(slots):
+                raise LookupError(f"{table}: a padding from slot {unused[1]} on is in slot "
+                                  f"{len(slots)}")
+            slots += [""] * (int(unused[2]) - len(slots))
+        elif not (slots and all(re.fullmatch(r"uint32_t \w+", one) for one in (slots[-1], part))):
             slots.append(part)
     return [member(part) for part in slots]
+
+
+def own_slots(ours: str) -> Iterator[tuple[str, int, str, int]]:
+    """Of each slot that ort_abi.h has: its table, number, name, and how many parameters."""
+    for table in TABLES:
+        for at, (name, count) in enumerate(members(ours, table) or []):
+            if name:
+                yield table, at, name, count
 
 
 def published_numbers(text: str) -> dict[str, int]:
@@ -108,23 +122,18 @@ def published_numbers(text: str) -> dict[str, int]:
 
 
 def differences(ours: str, published: str) -> Iterator[str]:
-    text = code_of(ours)
-    own = {table: dict(member(part) for part in split(body_of(text, table) or "", ";"))
-           for table in TABLES}
-    all_theirs = {table: published_members(published, theirs) for table, theirs in TABLES.items()}
-    for table, name, number in re.findall(r"ORT_SLOT\((\w+), (\w+), (\d+)\);", text):
+    all_theirs = {table: members(published, theirs) for table, theirs in TABLES.items()}
+    for table, at, name, count in own_slots(ours):
         theirs = all_theirs[table]
         if theirs is None:
             raise LookupError(f"the headers have no struct {TABLES[table]}")
-        at = int(number)
         found = theirs[at][0] if at < len(theirs) else "nothing"
         if found != name:
             yield f"{TABLES[table]}: slot {at} is {found}, not {name}"
-        elif theirs[at][1] != own[table][name]:
-            yield (f"{TABLES[table]}.{name} has {theirs[at][1]} parameters, not "
-                   f"{own[table][name]}")
+        elif theirs[at][1] != count:
+            yield f"{TABLES[table]}.{name} has {theirs[at][1]} parameters, not {count}"
     numbers = published_numbers(published)
-    for name, number in re.findall(r"\b((?:ORT|ONNX|Ort)\w+) = (-?\d+),", text):
+    for name, number in re.findall(r"\b((?:ORT|ONNX|Ort)\w+) = (-?\d+),", ours):
         if numbers.get(name) != int(number):
             yield f"{name} is {numbers.get(name, 'not there')}, not {number}"
 
@@ -151,7 +160,7 @@ def main(arguments: list[str]) -> int:
             print(f"{os.path.basename(path)}: version {version[1]}")
         published += code_of(text)
     with open(os.path.join(HERE, "ort_abi.h"), encoding="utf-8") as file:
-        ours = file.read()
+        ours = code_of(file.read())
     try:
         found = list(differences(ours, published))
     except LookupError as error:
@@ -159,8 +168,7 @@ def main(arguments: list[str]) -> int:
         return 2
     for line in found:
         print(line)
-    count = len(re.findall(r"ORT_SLOT\(\w+, \w+, \d+\);", code_of(ours)))
-    print(f"{count} slots compared, {len(found)} differences")
+    print(f"{len(list(own_slots(ours)))} slots compared, {len(found)} differences")
     return 1 if found else 0
 
 

@@ -7,47 +7,6 @@
 
 /* ---- from nodes ----------------------------------------------------------------- */
 
-static ort_status *compile_add_inputs(translation *into,
-                                      const ort_node *fused) {
-  value_list in;
-  TRY(node_inputs(fused, &in));
-  ort_status *status = NULL;
-  for (size_t i = 0; i < in.count && !status; i++)
-    status = translate_input(into, in.items[i]);
-  free(in.items);
-  return status;
-}
-
-static ort_status *add_nodes(translation *into, const ort_graph *graph) {
-  node_list nodes;
-  TRY(graph_nodes(graph, &nodes));
-  ort_status *status = NULL;
-  for (size_t i = 0; i < nodes.count && !status; i++)
-    status = translate_node(into, nodes.items[i]);
-  free(nodes.items);
-  return status;
-}
-
-static ort_status *compile_add_outputs(translation *into,
-                                       const ort_node *fused) {
-  value_list out;
-  TRY(node_outputs(fused, &out));
-  ort_status *status = NULL;
-  for (size_t i = 0; i < out.count && !status; i++)
-    status = translate_output(into, out.items[i]);
-  free(out.items);
-  return status;
-}
-
-static ort_status *build_with(translation *into, const ort_graph *graph,
-                              const ort_node *fused, keel_program **out) {
-  TRY(compile_add_inputs(into, fused));
-  TRY(add_nodes(into, graph));
-  TRY(compile_add_outputs(into, fused));
-  TRY_KEEL(keel_builder_finish(into->builder, out));
-  return NULL;
-}
-
 static ort_status *build(const target *to, const ort_graph *graph,
                          const ort_node *fused, keel_program **out) {
   const char *name = NULL;
@@ -57,7 +16,11 @@ static ort_status *build(const target *to, const ort_graph *graph,
   TRY(opsets_read(graph, &imports));
   ort_status *status =
       translation_begin(&into, to->context, &imports, name, NULL);
-  if (!status) status = build_with(&into, graph, fused, out);
+  if (!status) status = translate_graph(&into, graph, fused);
+  if (!status) {
+    keel_status made = keel_builder_finish(into.builder, out);
+    if (made != KD_OK) status = keel_failure(made);
+  }
   translation_end(&into);
   opsets_free(&imports);
   return status;

@@ -3,9 +3,10 @@
  * ONNX Runtime hands a provider tables of functions. A table only grows at its
  * end, so a slot's number is its name's meaning for ever. Each table below
  * declares the slots that the bridge calls or fills, under their published
- * names, and pads the rest; ORT_SLOT states each number once more and lets the
- * compiler compare. check_abi.py compares both with the published headers,
- * which are not part of Keel.
+ * names, and pads the rest; ORT_SLOT states the last one's number once more and
+ * lets the compiler compare. check_abi.py compares the numbers of all paddings
+ * with the slots before them, and all slots with the published headers, which
+ * are not part of Keel.
  *
  * Everything here exists since version 24 of the ABI (ONNX Runtime 1.24), which
  * is the version that the bridge asks for. */
@@ -284,83 +285,6 @@ typedef struct ort_api {
       size_t *out_rank);
 } ort_api;
 
-ORT_SLOT(ort_api, CreateStatus, 0);
-ORT_SLOT(ort_api, GetErrorCode, 1);
-ORT_SLOT(ort_api, GetErrorMessage, 2);
-ORT_SLOT(ort_api, CreateEnv, 3);
-ORT_SLOT(ort_api, CreateSessionFromArray, 8);
-ORT_SLOT(ort_api, Run, 9);
-ORT_SLOT(ort_api, CreateSessionOptions, 10);
-ORT_SLOT(ort_api, SetIntraOpNumThreads, 24);
-ORT_SLOT(ort_api, SetInterOpNumThreads, 25);
-ORT_SLOT(ort_api, GetTensorMutableData, 51);
-ORT_SLOT(ort_api, CastTypeInfoToTensorInfo, 55);
-ORT_SLOT(ort_api, GetTensorElementType, 60);
-ORT_SLOT(ort_api, GetDimensionsCount, 61);
-ORT_SLOT(ort_api, GetDimensions, 62);
-ORT_SLOT(ort_api, KernelContext_GetInputCount, 88);
-ORT_SLOT(ort_api, KernelContext_GetOutputCount, 89);
-ORT_SLOT(ort_api, KernelContext_GetInput, 90);
-ORT_SLOT(ort_api, KernelContext_GetOutput, 91);
-ORT_SLOT(ort_api, ReleaseEnv, 92);
-ORT_SLOT(ort_api, ReleaseStatus, 93);
-ORT_SLOT(ort_api, ReleaseMemoryInfo, 94);
-ORT_SLOT(ort_api, ReleaseSession, 95);
-ORT_SLOT(ort_api, ReleaseValue, 96);
-ORT_SLOT(ort_api, ReleaseSessionOptions, 100);
-ORT_SLOT(ort_api, CreateOpAttr, 211);
-ORT_SLOT(ort_api, ReleaseOpAttr, 212);
-ORT_SLOT(ort_api, Logger_LogMessage, 247);
-ORT_SLOT(ort_api, ReadOpAttr, 272);
-ORT_SLOT(ort_api, GetValueInfoName, 289);
-ORT_SLOT(ort_api, GetValueInfoTypeInfo, 290);
-ORT_SLOT(ort_api, GetModelEditorApi, 291);
-ORT_SLOT(ort_api, CreateKeyValuePairs, 295);
-ORT_SLOT(ort_api, AddKeyValuePair, 296);
-ORT_SLOT(ort_api, GetKeyValue, 297);
-ORT_SLOT(ort_api, GetKeyValuePairs, 298);
-ORT_SLOT(ort_api, ReleaseKeyValuePairs, 300);
-ORT_SLOT(ort_api, HardwareDevice_Type, 307);
-ORT_SLOT(ort_api, GetEpApi, 317);
-ORT_SLOT(ort_api, GetTensorSizeInBytes, 318);
-ORT_SLOT(ort_api, CreateMemoryInfo_V2, 320);
-ORT_SLOT(ort_api, ValueInfo_GetInitializerValue, 326);
-ORT_SLOT(ort_api, ValueInfo_IsConstantInitializer, 331);
-ORT_SLOT(ort_api, ValueInfo_IsFromOuterScope, 332);
-ORT_SLOT(ort_api, Graph_GetModelPath, 334);
-ORT_SLOT(ort_api, Graph_GetNumOperatorSets, 336);
-ORT_SLOT(ort_api, Graph_GetOperatorSets, 337);
-ORT_SLOT(ort_api, Graph_GetNumInputs, 338);
-ORT_SLOT(ort_api, Graph_GetInputs, 339);
-ORT_SLOT(ort_api, Graph_GetNumOutputs, 340);
-ORT_SLOT(ort_api, Graph_GetOutputs, 341);
-ORT_SLOT(ort_api, Graph_GetNumInitializers, 342);
-ORT_SLOT(ort_api, Graph_GetInitializers, 343);
-ORT_SLOT(ort_api, Graph_GetNumNodes, 344);
-ORT_SLOT(ort_api, Graph_GetNodes, 345);
-ORT_SLOT(ort_api, Graph_GetParentNode, 346);
-ORT_SLOT(ort_api, Node_GetName, 349);
-ORT_SLOT(ort_api, Node_GetOperatorType, 350);
-ORT_SLOT(ort_api, Node_GetDomain, 351);
-ORT_SLOT(ort_api, Node_GetSinceVersion, 352);
-ORT_SLOT(ort_api, Node_GetNumInputs, 353);
-ORT_SLOT(ort_api, Node_GetInputs, 354);
-ORT_SLOT(ort_api, Node_GetNumOutputs, 355);
-ORT_SLOT(ort_api, Node_GetOutputs, 356);
-ORT_SLOT(ort_api, Node_GetNumImplicitInputs, 357);
-ORT_SLOT(ort_api, Node_GetImplicitInputs, 358);
-ORT_SLOT(ort_api, Node_GetNumAttributes, 359);
-ORT_SLOT(ort_api, Node_GetAttributes, 360);
-ORT_SLOT(ort_api, Node_GetAttributeByName, 361);
-ORT_SLOT(ort_api, OpAttr_GetTensorAttributeAsOrtValue, 362);
-ORT_SLOT(ort_api, OpAttr_GetType, 363);
-ORT_SLOT(ort_api, OpAttr_GetName, 364);
-ORT_SLOT(ort_api, Node_GetNumSubgraphs, 365);
-ORT_SLOT(ort_api, Node_GetSubgraphs, 366);
-ORT_SLOT(ort_api, Node_GetEpName, 368);
-ORT_SLOT(ort_api, GetTensorData, 378);
-ORT_SLOT(ort_api, GetSessionOptionsConfigEntries, 379);
-ORT_SLOT(ort_api, TensorTypeAndShape_HasShape, 390);
 ORT_SLOT(ort_api, GetTensorElementTypeAndShapeDataReference, 414);
 
 /* OrtApiBase: what a provider gets first. */
@@ -369,7 +293,6 @@ typedef struct ort_api_base {
   const char *(*GetVersionString)(void);
 } ort_api_base;
 
-ORT_SLOT(ort_api_base, GetApi, 0);
 ORT_SLOT(ort_api_base, GetVersionString, 1);
 
 /* OrtNodeFusionOptions: how claimed nodes become one. */
@@ -392,10 +315,6 @@ struct ort_allocator {
   ORT_UNUSED(5, 8);
 };
 
-ORT_SLOT(ort_allocator, version, 0);
-ORT_SLOT(ort_allocator, Alloc, 1);
-ORT_SLOT(ort_allocator, Free, 2);
-ORT_SLOT(ort_allocator, Info, 3);
 ORT_SLOT(ort_allocator, Reserve, 4);
 
 /* OrtDataTransferImpl: copies between memories. The bridge fills it. */
@@ -411,9 +330,6 @@ struct ort_data_transfer {
                              size_t count);
 };
 
-ORT_SLOT(ort_data_transfer, ort_version_supported, 0);
-ORT_SLOT(ort_data_transfer, Release, 1);
-ORT_SLOT(ort_data_transfer, CanCopy, 2);
 ORT_SLOT(ort_data_transfer, CopyTensors, 3);
 
 /* OrtKernelImpl: what runs a node that is not compiled. The bridge fills it. */
@@ -426,8 +342,6 @@ struct ort_kernel {
   ORT_UNUSED(3, 5);
 };
 
-ORT_SLOT(ort_kernel, ort_version_supported, 0);
-ORT_SLOT(ort_kernel, Compute, 1);
 ORT_SLOT(ort_kernel, Release, 2);
 
 /* Makes a kernel, which is ONNX Runtime's then. */
@@ -497,27 +411,6 @@ struct ort_ep_api {
   ort_status *(*GetTensorDataType)(int element, const ort_data_type **out);
 };
 
-ORT_SLOT(ort_ep_api, CreateEpDevice, 0);
-ORT_SLOT(ort_ep_api, EpGraphSupportInfo_AddNodesToFuse, 2);
-ORT_SLOT(ort_ep_api, EpDevice_AddAllocatorInfo, 5);
-ORT_SLOT(ort_ep_api, MemoryDevice_GetDeviceType, 9);
-ORT_SLOT(ort_ep_api, MemoryDevice_GetVendorId, 11);
-ORT_SLOT(ort_ep_api, CreateHardwareDevice, 16);
-ORT_SLOT(ort_ep_api, ReleaseHardwareDevice, 17);
-ORT_SLOT(ort_ep_api, CreateKernelRegistry, 18);
-ORT_SLOT(ort_ep_api, ReleaseKernelRegistry, 19);
-ORT_SLOT(ort_ep_api, KernelRegistry_AddKernel, 20);
-ORT_SLOT(ort_ep_api, CreateKernelDefBuilder, 21);
-ORT_SLOT(ort_ep_api, ReleaseKernelDefBuilder, 22);
-ORT_SLOT(ort_ep_api, KernelDefBuilder_SetOperatorType, 23);
-ORT_SLOT(ort_ep_api, KernelDefBuilder_SetDomain, 24);
-ORT_SLOT(ort_ep_api, KernelDefBuilder_SetSinceVersion, 25);
-ORT_SLOT(ort_ep_api, KernelDefBuilder_SetExecutionProvider, 26);
-ORT_SLOT(ort_ep_api, KernelDefBuilder_SetInputMemType, 27);
-ORT_SLOT(ort_ep_api, KernelDefBuilder_SetOutputMemType, 28);
-ORT_SLOT(ort_ep_api, KernelDefBuilder_AddTypeConstraint, 29);
-ORT_SLOT(ort_ep_api, KernelDefBuilder_Build, 32);
-ORT_SLOT(ort_ep_api, ReleaseKernelDef, 33);
 ORT_SLOT(ort_ep_api, GetTensorDataType, 40);
 
 /* OrtEpFactory: makes providers. The bridge fills it. Slot 0 is the version
@@ -552,18 +445,6 @@ struct ort_ep_factory {
   ORT_UNUSED(13, 21);
 };
 
-ORT_SLOT(ort_ep_factory, ort_version_supported, 0);
-ORT_SLOT(ort_ep_factory, GetName, 1);
-ORT_SLOT(ort_ep_factory, GetVendor, 2);
-ORT_SLOT(ort_ep_factory, GetSupportedDevices, 3);
-ORT_SLOT(ort_ep_factory, CreateEp, 4);
-ORT_SLOT(ort_ep_factory, ReleaseEp, 5);
-ORT_SLOT(ort_ep_factory, GetVendorId, 6);
-ORT_SLOT(ort_ep_factory, GetVersion, 7);
-ORT_SLOT(ort_ep_factory, ValidateCompiledModelCompatibilityInfo, 8);
-ORT_SLOT(ort_ep_factory, CreateAllocator, 9);
-ORT_SLOT(ort_ep_factory, ReleaseAllocator, 10);
-ORT_SLOT(ort_ep_factory, CreateDataTransfer, 11);
 ORT_SLOT(ort_ep_factory, IsStreamAware, 12);
 
 /* OrtEp: one provider, of one session. The bridge fills it. */
@@ -597,15 +478,6 @@ struct ort_ep {
   ORT_UNUSED(14, 26);
 };
 
-ORT_SLOT(ort_ep, ort_version_supported, 0);
-ORT_SLOT(ort_ep, GetName, 1);
-ORT_SLOT(ort_ep, GetCapability, 2);
-ORT_SLOT(ort_ep, Compile, 3);
-ORT_SLOT(ort_ep, ReleaseNodeComputeInfos, 4);
-ORT_SLOT(ort_ep, OnRunStart, 8);
-ORT_SLOT(ort_ep, OnRunEnd, 9);
-ORT_SLOT(ort_ep, CreateAllocator, 10);
-ORT_SLOT(ort_ep, GetCompiledModelCompatibilityInfo, 12);
 ORT_SLOT(ort_ep, GetKernelRegistry, 13);
 
 /* OrtNodeComputeInfo: how a compiled partition runs. The bridge fills it. */
@@ -618,9 +490,6 @@ struct ort_compute_info {
   void (*ReleaseState)(ort_compute_info *self, void *state);
 };
 
-ORT_SLOT(ort_compute_info, ort_version_supported, 0);
-ORT_SLOT(ort_compute_info, CreateState, 1);
-ORT_SLOT(ort_compute_info, Compute, 2);
 ORT_SLOT(ort_compute_info, ReleaseState, 3);
 
 #endif /* KEEL_ORT_ABI_H */

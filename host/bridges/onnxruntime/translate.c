@@ -72,7 +72,8 @@ static void fill_open(const stand_in *sizes, value_type *type) {
       type->dims[i] = size_for(sizes, type->rank, i);
 }
 
-ort_status *translate_input(translation *one, const ort_value_info *value) {
+static ort_status *translate_input(translation *one,
+                                   const ort_value_info *value) {
   const char *name = NULL;
   value_type type;
   TRY(value_name(value, &name));
@@ -265,24 +266,28 @@ static ort_status *remember_outputs(translation *one, const value_list *out,
   return NULL;
 }
 
-static ort_status *fill_body(translation *body, const value_list *in,
-                             const node_list *nodes, const value_list *out) {
+static ort_status *translate_all(translation *one, const value_list *in,
+                                 const node_list *nodes,
+                                 const value_list *out) {
   for (size_t i = 0; i < in->count; i++)
-    TRY(translate_input(body, in->items[i]));
+    TRY(translate_input(one, in->items[i]));
   for (size_t i = 0; i < nodes->count; i++)
-    TRY(translate_node(body, nodes->items[i]));
+    TRY(translate_node(one, nodes->items[i]));
   for (size_t i = 0; i < out->count; i++)
-    TRY(translate_output(body, out->items[i]));
+    TRY(translate_output(one, out->items[i]));
   return NULL;
 }
 
-static ort_status *add_body(translation *body, const ort_graph *graph) {
+ort_status *translate_graph(translation *one, const ort_graph *graph,
+                            const ort_node *fused) {
   value_list in = {0}, out = {0};
   node_list nodes = {0};
-  ort_status *status = graph_inputs(graph, &in);
+  ort_status *status =
+      fused ? node_inputs(fused, &in) : graph_inputs(graph, &in);
   if (!status) status = graph_nodes(graph, &nodes);
-  if (!status) status = graph_outputs(graph, &out);
-  if (!status) status = fill_body(body, &in, &nodes, &out);
+  if (!status)
+    status = fused ? node_outputs(fused, &out) : graph_outputs(graph, &out);
+  if (!status) status = translate_all(one, &in, &nodes, &out);
   free(in.items);
   free(nodes.items);
   free(out.items);
@@ -305,7 +310,7 @@ static ort_status *add_bodies(translation *one, const ort_node *node,
                           .question = one->question,
                           .sizes = one->sizes};
     TRY_KEEL(keel_builder_body(one->builder, graphs.names[i], &body->builder));
-    TRY(add_body(body, graphs.items[i]));
+    TRY(translate_graph(body, graphs.items[i], NULL));
     call->attrs.list[call->attrs.count++] =
         (keel_attr)KEEL_BODY(graphs.names[i], body->builder);
   }

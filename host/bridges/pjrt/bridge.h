@@ -37,6 +37,24 @@ pjrt_error *pjrt_fail_text(keel_status status, const char *format, ...)
     (args)->text_size = strlen((args)->text); \
   } while (0)
 
+/* Slots that give what `args->object` has: a value, a text, a list. */
+#define PJRT_GIVES(slot, value)                \
+  pjrt_error *pjrt_##slot(slot##_args *args) { \
+    args->result = (value);                    \
+    return NULL;                               \
+  }
+#define PJRT_GIVES_TEXT(slot, string)          \
+  pjrt_error *pjrt_##slot(slot##_args *args) { \
+    PJRT_TEXT(args, string);                   \
+    return NULL;                               \
+  }
+#define PJRT_GIVES_LIST(slot, items, number)   \
+  pjrt_error *pjrt_##slot(slot##_args *args) { \
+    args->list = (items);                      \
+    args->count = (number);                    \
+    return NULL;                               \
+  }
+
 /* ---- events ---- */
 
 /* An event that is ready when the work has ended that makes the values, on a device, or has

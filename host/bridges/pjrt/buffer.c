@@ -171,10 +171,7 @@ static pjrt_error *is_gone(void) {
 
 /* ---- what they are ------------------------------------------------------------------- */
 
-pjrt_error *pjrt_Buffer_ElementType(Buffer_ElementType_args *args) {
-  args->result = args->object->type;
-  return NULL;
-}
+PJRT_GIVES(Buffer_ElementType, args->object->type)
 
 pjrt_error *pjrt_Buffer_Dimensions(Buffer_Dimensions_args *args) {
   args->dims = args->object->dims;
@@ -189,12 +186,7 @@ pjrt_error *pjrt_Buffer_UnpaddedDimensions(
   return NULL;
 }
 
-pjrt_error *pjrt_Buffer_DynamicDimensionIndices(
-    Buffer_DynamicDimensionIndices_args *args) {
-  args->list = NULL;
-  args->count = 0;
-  return NULL;
-}
+PJRT_GIVES_LIST(Buffer_DynamicDimensionIndices, NULL, 0)
 
 pjrt_error *pjrt_Buffer_GetMemoryLayout(Buffer_GetMemoryLayout_args *args) {
   const pjrt_buffer *buffer = args->object;
@@ -213,27 +205,11 @@ static size_t buffer_size_of(const pjrt_buffer *buffer) {
   return size;
 }
 
-pjrt_error *pjrt_Buffer_OnDeviceSizeInBytes(
-    Buffer_OnDeviceSizeInBytes_args *args) {
-  args->result = buffer_size_of(args->object);
-  return NULL;
-}
-
-pjrt_error *pjrt_Buffer_Device(Buffer_Device_args *args) {
-  args->result = args->object->device;
-  return NULL;
-}
-
-pjrt_error *pjrt_Buffer_Memory(Buffer_Memory_args *args) {
-  args->result = &args->object->device->memory;
-  return NULL;
-}
-
+PJRT_GIVES(Buffer_OnDeviceSizeInBytes, buffer_size_of(args->object))
+PJRT_GIVES(Buffer_Device, args->object->device)
+PJRT_GIVES(Buffer_Memory, &args->object->device->memory)
 /* Its memory is not XLA's own CPU's, which would be read without asking. */
-pjrt_error *pjrt_Buffer_IsOnCpu(Buffer_IsOnCpu_args *args) {
-  args->result = false;
-  return NULL;
-}
+PJRT_GIVES(Buffer_IsOnCpu, false)
 
 pjrt_error *pjrt_Buffer_ReadyEvent(Buffer_ReadyEvent_args *args) {
   keel_tensor *tensor = pjrt_buffer_take(args->object);

@@ -34,11 +34,8 @@ pjrt_error *pjrt_Plugin_Initialize(Plugin_Initialize_args *args) {
   return NULL;
 }
 
-pjrt_error *pjrt_Plugin_Attributes(Plugin_Attributes_args *args) {
-  args->list = plugin_attributes;
-  args->count = sizeof plugin_attributes / sizeof *plugin_attributes;
-  return NULL;
-}
+PJRT_GIVES_LIST(Plugin_Attributes, plugin_attributes,
+                sizeof plugin_attributes / sizeof *plugin_attributes)
 
 /* ---- the client ---------------------------------------------------------------------- */
 
@@ -150,39 +147,13 @@ pjrt_error *pjrt_Client_Destroy(Client_Destroy_args *args) {
   return NULL;
 }
 
-pjrt_error *pjrt_Client_PlatformName(Client_PlatformName_args *args) {
-  PJRT_TEXT(args, "keel");
-  return NULL;
-}
-
-pjrt_error *pjrt_Client_PlatformVersion(Client_PlatformVersion_args *args) {
-  PJRT_TEXT(args, args->object->version);
-  return NULL;
-}
-
-pjrt_error *pjrt_Client_ProcessIndex(Client_ProcessIndex_args *args) {
-  args->result = 0;
-  return NULL;
-}
-
-pjrt_error *pjrt_Client_TopologyDescription(
-    Client_TopologyDescription_args *args) {
-  args->result = &args->object->topology;
-  return NULL;
-}
-
-pjrt_error *pjrt_Client_Devices(Client_Devices_args *args) {
-  args->list = args->object->device_list;
-  args->count = args->object->count;
-  return NULL;
-}
-
-pjrt_error *pjrt_Client_AddressableDevices(
-    Client_AddressableDevices_args *args) {
-  args->list = args->object->device_list;
-  args->count = args->object->count;
-  return NULL;
-}
+PJRT_GIVES_TEXT(Client_PlatformName, "keel")
+PJRT_GIVES_TEXT(Client_PlatformVersion, args->object->version)
+PJRT_GIVES(Client_ProcessIndex, 0)
+PJRT_GIVES(Client_TopologyDescription, &args->object->topology)
+PJRT_GIVES_LIST(Client_Devices, args->object->device_list, args->object->count)
+PJRT_GIVES_LIST(Client_AddressableDevices, args->object->device_list,
+                args->object->count)
 
 static pjrt_error *look_up(const pjrt_client *client, int id,
                            pjrt_device **out_device) {
@@ -205,12 +176,8 @@ pjrt_error *pjrt_Client_LookupAddressableDevice(
   return look_up(args->object, args->id, &args->result);
 }
 
-pjrt_error *pjrt_Client_AddressableMemories(
-    Client_AddressableMemories_args *args) {
-  args->list = args->object->memory_list;
-  args->count = args->object->count;
-  return NULL;
-}
+PJRT_GIVES_LIST(Client_AddressableMemories, args->object->memory_list,
+                args->object->count)
 
 pjrt_error *pjrt_Client_DefaultDeviceAssignment(
     Client_DefaultDeviceAssignment_args *args) {
@@ -222,31 +189,11 @@ pjrt_error *pjrt_Client_DefaultDeviceAssignment(
 
 /* ---- topologies ---------------------------------------------------------------------- */
 
-pjrt_error *pjrt_TopologyDescription_PlatformName(
-    TopologyDescription_PlatformName_args *args) {
-  PJRT_TEXT(args, "keel");
-  return NULL;
-}
-
-pjrt_error *pjrt_TopologyDescription_PlatformVersion(
-    TopologyDescription_PlatformVersion_args *args) {
-  PJRT_TEXT(args, keel_version());
-  return NULL;
-}
-
-pjrt_error *pjrt_TopologyDescription_GetDeviceDescriptions(
-    TopologyDescription_GetDeviceDescriptions_args *args) {
-  args->list = args->object->descriptions;
-  args->count = args->object->count;
-  return NULL;
-}
-
-pjrt_error *pjrt_TopologyDescription_Attributes(
-    TopologyDescription_Attributes_args *args) {
-  args->list = NULL;
-  args->count = 0;
-  return NULL;
-}
+PJRT_GIVES_TEXT(TopologyDescription_PlatformName, "keel")
+PJRT_GIVES_TEXT(TopologyDescription_PlatformVersion, keel_version())
+PJRT_GIVES_LIST(TopologyDescription_GetDeviceDescriptions,
+                args->object->descriptions, args->object->count)
+PJRT_GIVES_LIST(TopologyDescription_Attributes, NULL, 0)
 
 /* It's the client's. */
 pjrt_error *pjrt_TopologyDescription_Destroy(
@@ -257,67 +204,17 @@ pjrt_error *pjrt_TopologyDescription_Destroy(
 
 /* ---- devices ------------------------------------------------------------------------- */
 
-pjrt_error *pjrt_DeviceDescription_Id(DeviceDescription_Id_args *args) {
-  args->result = args->object->id;
-  return NULL;
-}
-
-pjrt_error *pjrt_DeviceDescription_ProcessIndex(
-    DeviceDescription_ProcessIndex_args *args) {
-  args->result = 0;
-  return NULL;
-}
-
-pjrt_error *pjrt_DeviceDescription_Attributes(
-    DeviceDescription_Attributes_args *args) {
-  args->list = args->object->attributes;
-  args->count = 1;
-  return NULL;
-}
-
-pjrt_error *pjrt_DeviceDescription_Kind(DeviceDescription_Kind_args *args) {
-  PJRT_TEXT(args, args->object->kind);
-  return NULL;
-}
-
-pjrt_error *pjrt_DeviceDescription_DebugString(
-    DeviceDescription_DebugString_args *args) {
-  PJRT_TEXT(args, args->object->text);
-  return NULL;
-}
-
-pjrt_error *pjrt_DeviceDescription_ToString(
-    DeviceDescription_ToString_args *args) {
-  PJRT_TEXT(args, args->object->text);
-  return NULL;
-}
-
-pjrt_error *pjrt_Device_GetDescription(Device_GetDescription_args *args) {
-  args->result = &args->object->description;
-  return NULL;
-}
-
-pjrt_error *pjrt_Device_IsAddressable(Device_IsAddressable_args *args) {
-  args->result = true;
-  return NULL;
-}
-
-pjrt_error *pjrt_Device_LocalHardwareId(Device_LocalHardwareId_args *args) {
-  args->result = args->object->description.id;
-  return NULL;
-}
-
-pjrt_error *pjrt_Device_AddressableMemories(
-    Device_AddressableMemories_args *args) {
-  args->list = args->object->memories;
-  args->count = 1;
-  return NULL;
-}
-
-pjrt_error *pjrt_Device_DefaultMemory(Device_DefaultMemory_args *args) {
-  args->result = &args->object->memory;
-  return NULL;
-}
+PJRT_GIVES(DeviceDescription_Id, args->object->id)
+PJRT_GIVES(DeviceDescription_ProcessIndex, 0)
+PJRT_GIVES_LIST(DeviceDescription_Attributes, args->object->attributes, 1)
+PJRT_GIVES_TEXT(DeviceDescription_Kind, args->object->kind)
+PJRT_GIVES_TEXT(DeviceDescription_DebugString, args->object->text)
+PJRT_GIVES_TEXT(DeviceDescription_ToString, args->object->text)
+PJRT_GIVES(Device_GetDescription, &args->object->description)
+PJRT_GIVES(Device_IsAddressable, true)
+PJRT_GIVES(Device_LocalHardwareId, args->object->description.id)
+PJRT_GIVES_LIST(Device_AddressableMemories, args->object->memories, 1)
+PJRT_GIVES(Device_DefaultMemory, &args->object->memory)
 
 pjrt_error *pjrt_Device_MemoryStats(Device_MemoryStats_args *args) {
   keel_memory_facts facts;
@@ -333,34 +230,9 @@ pjrt_error *pjrt_Device_MemoryStats(Device_MemoryStats_args *args) {
 
 /* ---- memories ------------------------------------------------------------------------ */
 
-pjrt_error *pjrt_Memory_Id(Memory_Id_args *args) {
-  args->result = args->object->device->description.id;
-  return NULL;
-}
-
-pjrt_error *pjrt_Memory_Kind(Memory_Kind_args *args) {
-  PJRT_TEXT(args, "device");
-  return NULL;
-}
-
-pjrt_error *pjrt_Memory_Kind_Id(Memory_Kind_Id_args *args) {
-  args->result = 0;
-  return NULL;
-}
-
-pjrt_error *pjrt_Memory_DebugString(Memory_DebugString_args *args) {
-  PJRT_TEXT(args, args->object->text);
-  return NULL;
-}
-
-pjrt_error *pjrt_Memory_ToString(Memory_ToString_args *args) {
-  PJRT_TEXT(args, args->object->text);
-  return NULL;
-}
-
-pjrt_error *pjrt_Memory_AddressableByDevices(
-    Memory_AddressableByDevices_args *args) {
-  args->list = args->object->device->self;
-  args->count = 1;
-  return NULL;
-}
+PJRT_GIVES(Memory_Id, args->object->device->description.id)
+PJRT_GIVES_TEXT(Memory_Kind, "device")
+PJRT_GIVES(Memory_Kind_Id, 0)
+PJRT_GIVES_TEXT(Memory_DebugString, args->object->text)
+PJRT_GIVES_TEXT(Memory_ToString, args->object->text)
+PJRT_GIVES_LIST(Memory_AddressableByDevices, args->object->device->self, 1)

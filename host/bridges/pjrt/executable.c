@@ -275,25 +275,10 @@ pjrt_error *pjrt_LoadedExecutable_GetExecutable(
   return NULL;
 }
 
-pjrt_error *pjrt_Executable_Name(Executable_Name_args *args) {
-  PJRT_TEXT(args, PJRT_PROGRAM);
-  return NULL;
-}
-
-pjrt_error *pjrt_Executable_NumReplicas(Executable_NumReplicas_args *args) {
-  args->result = 1;
-  return NULL;
-}
-
-pjrt_error *pjrt_Executable_NumPartitions(Executable_NumPartitions_args *args) {
-  args->result = args->object->device_count;
-  return NULL;
-}
-
-pjrt_error *pjrt_Executable_NumOutputs(Executable_NumOutputs_args *args) {
-  args->result = args->object->output_count;
-  return NULL;
-}
+PJRT_GIVES_TEXT(Executable_Name, PJRT_PROGRAM)
+PJRT_GIVES(Executable_NumReplicas, 1)
+PJRT_GIVES(Executable_NumPartitions, args->object->device_count)
+PJRT_GIVES(Executable_NumOutputs, args->object->output_count)
 
 pjrt_error *pjrt_Executable_SizeOfGeneratedCodeInBytes(
     Executable_SizeOfGeneratedCodeInBytes_args *args) {
@@ -326,23 +311,10 @@ pjrt_error *pjrt_Executable_OutputDimensions(
   return NULL;
 }
 
-pjrt_error *pjrt_Executable_Fingerprint(Executable_Fingerprint_args *args) {
-  PJRT_TEXT(args, args->object->fingerprint);
-  return NULL;
-}
-
-pjrt_error *pjrt_LoadedExecutable_Fingerprint(
-    LoadedExecutable_Fingerprint_args *args) {
-  PJRT_TEXT(args, args->object->fingerprint);
-  return NULL;
-}
-
-pjrt_error *pjrt_LoadedExecutable_AddressableDevices(
-    LoadedExecutable_AddressableDevices_args *args) {
-  args->list = args->object->devices;
-  args->count = args->object->device_count;
-  return NULL;
-}
+PJRT_GIVES_TEXT(Executable_Fingerprint, args->object->fingerprint)
+PJRT_GIVES_TEXT(LoadedExecutable_Fingerprint, args->object->fingerprint)
+PJRT_GIVES_LIST(LoadedExecutable_AddressableDevices, args->object->devices,
+                args->object->device_count)
 
 /* JAX reads how ports are split of it: of a program of several devices alone. The first call
  * asks for the size. */
@@ -380,11 +352,7 @@ pjrt_error *pjrt_LoadedExecutable_Delete(LoadedExecutable_Delete_args *args) {
   return NULL;
 }
 
-pjrt_error *pjrt_LoadedExecutable_IsDeleted(
-    LoadedExecutable_IsDeleted_args *args) {
-  args->result = atomic_load(&args->object->deleted);
-  return NULL;
-}
+PJRT_GIVES(LoadedExecutable_IsDeleted, atomic_load(&args->object->deleted))
 
 /* ---- running ------------------------------------------------------------------------- */
 

@@ -36,12 +36,10 @@ def declaration(name: str, count: int) -> str:
 def tables() -> dict[str, list[tuple[str, int]]]:
     """By their published names: what is in each slot, and how many parameters it has."""
     made: dict[str, list[tuple[str, int]]] = {}
-    for table, name, number in re.findall(r"ORT_SLOT\((\w+), (\w+), (\d+)\);", OURS):
-        own = dict(check_abi.member(part)
-                   for part in check_abi.split(check_abi.body_of(OURS, table) or "", ";"))
+    for table, at, name, count in check_abi.own_slots(OURS):
         slots = made.setdefault(check_abi.TABLES[table], [])
-        slots += [(f"Other{i}", 2) for i in range(len(slots), int(number))]
-        slots.append((name, own[name]))
+        slots += [(f"Other{i}", 2) for i in range(len(slots), at)]
+        slots.append((name, count))
     return made
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Any, Callable, Sequence
 
 SKIP = 77  # the exit code of a test that cannot run here
@@ -108,6 +109,24 @@ def refused(call: Callable[[], Any], *words: str) -> None:
         check(all(word in text for word in words), "text:", text, words)
         return
     raise AssertionError(f"not refused: {words}")
+
+
+def at_once(count: int, work: Callable[[int], None]) -> None:
+    """Calls work(0), work(1) and so on, each on a thread of its own; none may fail."""
+    wrong: list[Exception] = []
+
+    def call(i: int) -> None:
+        try:
+            work(i)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check(not wrong, "wrong:", wrong[:1])
 
 
 def run_tests(tests: Sequence[Any]) -> int:

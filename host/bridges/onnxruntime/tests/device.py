@@ -10,10 +10,9 @@ import json
 import os
 import sys
 import tempfile
-import threading
 from typing import Any
 
-from common import (check, device, devices, np, onnx, open_session, options, ort, others,
+from common import (at_once, check, device, devices, np, onnx, open_session, options, ort, others,
                     partitions, register, run_tests, skip, unregister)
 from models import bert, cnn, mlp, resnet50, tokens_of, transformer
 from onnx import TensorProto, helper, numpy_helper
@@ -291,22 +290,13 @@ def sessions_run_at_once() -> None:
         want = open_session(model, options(None)).run(None, feeds)[0]
         for given in ({}, {"keel.threads": "2"}):
             made.append((open_session(model, options(DEVICE, given)), feeds, want))
-    wrong: list[Exception] = []
 
     def work(first: int) -> None:
-        try:
-            for i in range(20):
-                session, feeds, want = made[(first + i) % len(made)]
-                np.testing.assert_allclose(session.run(None, feeds)[0], want, rtol=1e-3, atol=1e-4)
-        except Exception as error:
-            wrong.append(error)
+        for i in range(20):
+            session, feeds, want = made[(first + i) % len(made)]
+            np.testing.assert_allclose(session.run(None, feeds)[0], want, rtol=1e-3, atol=1e-4)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    check(not wrong, "wrong:", wrong[:1])
+    at_once(6, work)
 
 
 def main(names: list[str]) -> int:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Callable
 
 from common import (check, np, onnx, open_session, options, others, partitions, register,
                     run_tests, unregister)
@@ -19,26 +19,23 @@ class Maker:
         self.nodes: list[Any] = []
         self.weights: list[Any] = []
 
-    def weight(self, *shape: int) -> str:
+    def constant(self, data: Any) -> str:
         name = f"w{len(self.weights)}"
-        data = (RANDOM.standard_normal(shape) / max(shape) ** 0.5).astype(np.float32)
         self.weights.append(onnx.numpy_helper.from_array(data, name))
         return name
 
+    def weight(self, *shape: int) -> str:
+        data = RANDOM.standard_normal(shape) / max(shape) ** 0.5
+        return self.constant(data.astype(np.float32))
+
     def ones(self, *shape: int) -> str:
-        name = f"w{len(self.weights)}"
-        self.weights.append(onnx.numpy_helper.from_array(np.ones(shape, np.float32), name))
-        return name
+        return self.constant(np.ones(shape, np.float32))
 
     def ints(self, *values: int) -> str:
-        name = f"w{len(self.weights)}"
-        self.weights.append(onnx.numpy_helper.from_array(np.array(values, np.int64), name))
-        return name
+        return self.constant(np.array(values, np.int64))
 
     def number(self, value: float, dtype: Any = np.float32) -> str:
-        name = f"w{len(self.weights)}"
-        self.weights.append(onnx.numpy_helper.from_array(np.array(value, dtype), name))
-        return name
+        return self.constant(np.array(value, dtype))
 
     def op(self, kind: str, *inputs: str, out: str = "", **attrs: Any) -> str:
         name = out or f"v{len(self.nodes)}"
@@ -187,42 +184,28 @@ def compare(model: Any, shapes: list[tuple[int, ...]], optimize: bool) -> None:
                                    rtol=1e-4, atol=1e-5)
 
 
-def an_mlp_is_one_partition() -> None:
-    for optimize in (False, True):
-        compare(mlp(4), [(4, 64)], optimize)
+def is_one_partition(name: str, make: Callable[[], Any], *shapes: tuple[int, ...],
+                     optimized: tuple[bool, ...] = (False, True)) -> Callable[[], None]:
+    def test() -> None:
+        for optimize in optimized:
+            compare(make(), list(shapes), optimize)
+    test.__name__ = f"{name}_is_one_partition"
+    return test
 
 
-def an_mlp_of_open_batch_is_one_partition() -> None:
-    for optimize in (False, True):
-        compare(mlp("batch"), [(4, 64), (1, 64), (4, 64), (33, 64)], optimize)
-
-
-def a_cnn_is_one_partition() -> None:
-    for optimize in (False, True):
-        compare(cnn(2), [(2, 3, 32, 32)], optimize)
-
-
-def a_cnn_of_open_batch_is_one_partition() -> None:
-    for optimize in (False, True):
-        compare(cnn("batch"), [(2, 3, 32, 32), (5, 3, 32, 32)], optimize)
-
-
-def a_transformer_is_one_partition() -> None:
-    for optimize in (False, True):
-        compare(transformer(2, 7), [(2, 7, 32)], optimize)
-
-
-def a_transformer_of_open_sizes_is_one_partition() -> None:
-    for optimize in (False, True):
-        compare(transformer("batch", "tokens"), [(2, 7, 32), (1, 12, 32)], optimize)
-
-
-def resnet_50_is_one_partition() -> None:
-    compare(resnet50("batch"), [(1, 3, 224, 224), (2, 3, 224, 224)], True)
-
-
-def bert_is_one_partition() -> None:
-    compare(bert("batch", "tokens"), [(1, 16), (2, 9)], True)
+TESTS = [
+    is_one_partition("an_mlp", lambda: mlp(4), (4, 64)),
+    is_one_partition("an_mlp_of_open_batch", lambda: mlp("batch"), (4, 64), (1, 64), (4, 64),
+                     (33, 64)),
+    is_one_partition("a_cnn", lambda: cnn(2), (2, 3, 32, 32)),
+    is_one_partition("a_cnn_of_open_batch", lambda: cnn("batch"), (2, 3, 32, 32), (5, 3, 32, 32)),
+    is_one_partition("a_transformer", lambda: transformer(2, 7), (2, 7, 32)),
+    is_one_partition("a_transformer_of_open_sizes", lambda: transformer("batch", "tokens"),
+                     (2, 7, 32), (1, 12, 32)),
+    is_one_partition("resnet_50", lambda: resnet50("batch"), (1, 3, 224, 224), (2, 3, 224, 224),
+                     optimized=(True,)),
+    is_one_partition("bert", lambda: bert("batch", "tokens"), (1, 16), (2, 9), optimized=(True,)),
+]
 
 
 def main() -> int:
@@ -230,11 +213,7 @@ def main() -> int:
     if len(sys.argv) > 1:
         DEVICE = sys.argv[1]
     register()
-    failed = run_tests([an_mlp_is_one_partition, an_mlp_of_open_batch_is_one_partition,
-                        a_cnn_is_one_partition, a_cnn_of_open_batch_is_one_partition,
-                        a_transformer_is_one_partition,
-                        a_transformer_of_open_sizes_is_one_partition,
-                        resnet_50_is_one_partition, bert_is_one_partition])
+    failed = run_tests(TESTS)
     unregister()
     return 1 if failed else 0
 

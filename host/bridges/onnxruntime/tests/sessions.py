@@ -11,9 +11,9 @@ import tempfile
 import threading
 from typing import Any
 
-from common import (PROVIDER, check, devices, names_of_ours, np, open_session, options, ort,
-                    others, partitions, refused, register, run_tests, since, unregister)
-from models import Maker, mlp, transformer
+from common import (PROVIDER, at_once, check, devices, names_of_ours, np, open_session, options,
+                    ort, others, partitions, refused, register, run_tests, since, unregister)
+from models import mlp, transformer
 from onnx import TensorProto, helper, numpy_helper
 
 RANDOM = np.random.default_rng(7)
@@ -216,43 +216,24 @@ def sessions_run_at_once() -> None:
         want = open_session(model, options(None)).run(None, {"x": x})[0]
         for given in ({}, {"keel.threads": "2"}):
             made.append((open_session(model, options("cpu:0", given)), x, want))
-    wrong: list[Exception] = []
 
     def work(first: int) -> None:
-        try:
-            for i in range(40):
-                session, x, want = made[(first + i) % len(made)]
-                np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-4,
-                                           atol=1e-5)
-        except Exception as error:
-            wrong.append(error)
+        for i in range(40):
+            session, x, want = made[(first + i) % len(made)]
+            np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-4, atol=1e-5)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    check(not wrong, "wrong:", wrong[:1])
+    at_once(8, work)
 
 
 def sessions_are_made_at_once() -> None:
     model = transformer("batch", "tokens")
-    wrong: list[Exception] = []
 
-    def work() -> None:
-        try:
-            for _ in range(5):
-                session = open_session(model, options("cpu:0", {"keel.threads": "3"}))
-                session.run(None, {"x": np.ones((1, 3, 32), np.float32)})
-        except Exception as error:
-            wrong.append(error)
+    def work(_: int) -> None:
+        for _ in range(5):
+            session = open_session(model, options("cpu:0", {"keel.threads": "3"}))
+            session.run(None, {"x": np.ones((1, 3, 32), np.float32)})
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    check(not wrong, "wrong:", wrong[:1])
+    at_once(4, work)
 
 
 def threads_may_be_chosen() -> None:

@@ -221,6 +221,26 @@ def folder() -> str:
     return os.path.dirname(os.path.realpath(os.fsdecode(found.file)))
 
 
+def bridge(to: str, file: str, variable: str) -> str:
+    """The path of a bridge's library: what the variable says, else keel-bridges/FILE beside
+    libkeel."""
+    path = os.environ.get(variable) or os.path.join(folder(), "keel-bridges", file)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"there is no {path}; install Keel's bridge to {to}, or set "
+                                f"{variable} to the path of {file}")
+    return path
+
+
+def named(known: dict[str, Any], name: str) -> Any:
+    """The device of that name, "opencl:0" or "opencl"; without one the first."""
+    if not name:
+        return next(iter(known.values()))
+    for full in (name, f"{name}:0"):
+        if full in known:
+            return known[full]
+    raise ValueError(f"there is no device \"{name}\"; there are {', '.join(known)}")
+
+
 def handle() -> c_void_p:
     return c_void_p()
 

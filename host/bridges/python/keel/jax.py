@@ -14,13 +14,11 @@ stays what it is.
 from __future__ import annotations
 
 import importlib
-import os
 from typing import Any
 
 from . import _native
 
 PLATFORM = "keel"
-_FILE = "libkeel_pjrt.so"
 _PRIORITY = -1  # below JAX's own CPU, so that a default is never Keel's by accident
 
 __all__ = ["PLATFORM", "device", "devices", "initialize", "library_path", "register"]
@@ -32,13 +30,7 @@ def library_path() -> str:
 
     Raises FileNotFoundError if there is none.
     """
-    path = os.environ.get("KEEL_PJRT_LIBRARY", "")
-    if not path:
-        path = os.path.join(_native.folder(), "keel-bridges", _FILE)
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"there is no {path}; install Keel's bridge to JAX, or set "
-                                f"KEEL_PJRT_LIBRARY to the path of {_FILE}")
-    return path
+    return _native.bridge("JAX", "libkeel_pjrt.so", "KEEL_PJRT_LIBRARY")
 
 
 def _register(path: str) -> None:
@@ -81,10 +73,4 @@ def device(name: str = "") -> Any:
 
     Raises ValueError if there is none.
     """
-    known = devices()
-    if not name:
-        return next(iter(known.values()))
-    for full in (name, f"{name}:0"):
-        if full in known:
-            return known[full]
-    raise ValueError(f"there is no device \"{name}\"; there are {', '.join(known)}")
+    return _native.named(devices(), name)

@@ -20,7 +20,6 @@ from . import _native
 _ort: Any = importlib.import_module("onnxruntime")  # which has no types
 PROVIDER = "KeelExecutionProvider"
 _NAME = "keel"  # what ONNX Runtime knows the library by
-_FILE = "libkeel_onnxruntime.so"
 
 __all__ = ["PROVIDER", "devices", "library_path", "providers", "register", "session_options",
            "unregister"]
@@ -32,14 +31,7 @@ def library_path() -> str:
 
     Raises FileNotFoundError if there is none.
     """
-    path = os.environ.get("KEEL_ONNXRUNTIME_LIBRARY", "")
-    if not path:
-        path = os.path.join(_native.folder(), "keel-bridges", _FILE)
-    if not os.path.exists(path):
-        raise FileNotFoundError(
-            f"there is no {path}; install Keel's bridge to ONNX Runtime, or set "
-            f"KEEL_ONNXRUNTIME_LIBRARY to the path of {_FILE}")
-    return path
+    return _native.bridge("ONNX Runtime", "libkeel_onnxruntime.so", "KEEL_ONNXRUNTIME_LIBRARY")
 
 
 def register() -> None:
@@ -64,16 +56,6 @@ def devices() -> dict[str, Any]:
             for device in _ort.get_ep_devices() if device.ep_name == PROVIDER}
 
 
-def _find(device: str) -> Any:
-    known = devices()
-    if not device:
-        return next(iter(known.values()))
-    for name in (device, f"{device}:0"):
-        if name in known:
-            return known[name]
-    raise ValueError(f"there is no device \"{device}\"; there are {', '.join(known)}")
-
-
 def _options(threads: int | None, trace: str | os.PathLike[str] | None) -> dict[str, str]:
     options = {}
     if threads is not None:
@@ -94,7 +76,7 @@ def session_options(device: str = "", *, threads: int | None = None,
     options  SessionOptions to which the provider is added; None: new ones
     """
     made = _ort.SessionOptions() if options is None else options
-    made.add_provider_for_devices([_find(device)], _options(threads, trace))
+    made.add_provider_for_devices([_native.named(devices(), device)], _options(threads, trace))
     return made
 
 
@@ -103,6 +85,6 @@ def providers(device: str = "", *, threads: int | None = None,
     """The same as the `providers` of an InferenceSession, which onnxruntime takes since 1.25.
     Give the session enable_fallback=0, or an error of Keel leaves it on the CPU with no more than
     a line that is printed."""
-    name = _find(device).ep_metadata["keel.device"]
+    name = _native.named(devices(), device).ep_metadata["keel.device"]
     return [(PROVIDER, {"keel.device": name, **_options(threads, trace)}),
             "CPUExecutionProvider"]

@@ -145,45 +145,21 @@ static void write_hex(const writer *all, const void *data, uint64_t size) {
 
 static void write_element(const writer *all, kd_dtype dtype, const void *data,
                           int64_t i) {
-  long long number = 0;
-  switch (dtype) {
-    case KD_BOOL:
-      fputs(((const uint8_t *)data)[i] ? "true" : "false", all->file);
-      return;
-    case KD_F32:
-    case KD_F64:
-    case KD_F16:
-    case KD_BF16:
-      write_float(all, dtype,
-                  (const char *)data + i * (int64_t)keel_dtype_size(dtype));
-      return;
-    case KD_U64:
-      fprintf(all->file, "%llu",
-              (unsigned long long)((const uint64_t *)data)[i]);
-      return;
-    case KD_I8:
-      number = (int)((const int8_t *)data)[i];
-      break;
-    case KD_I16:
-      number = ((const int16_t *)data)[i];
-      break;
-    case KD_I32:
-      number = ((const int32_t *)data)[i];
-      break;
-    case KD_I64:
-      number = ((const int64_t *)data)[i];
-      break;
-    case KD_U8:
-      number = ((const uint8_t *)data)[i];
-      break;
-    case KD_U16:
-      number = ((const uint16_t *)data)[i];
-      break;
-    default:
-      number = ((const uint32_t *)data)[i];
-      break;
+  uint32_t size = keel_dtype_size(dtype), unused = 64 - 8 * size;
+  const char *at = (const char *)data + i * (int64_t)size;
+  if (dtype == KD_BOOL) {
+    fputs(*at ? "true" : "false", all->file);
+  } else if (KD_TYPES(dtype) & KD_TYPES_FLOAT) {
+    write_float(all, dtype, at);
+  } else {
+    uint64_t bits = 0;
+    memcpy(&bits, at, size);
+    if (KD_TYPES(dtype) & KD_TYPES_SIGNED)
+      fprintf(all->file, "%lld",
+              (long long)((int64_t)(bits << unused) >> unused));
+    else
+      fprintf(all->file, "%llu", (unsigned long long)bits);
   }
-  fprintf(all->file, "%lld", number);
 }
 
 /* Nested as the dimensions are. */

@@ -4,14 +4,6 @@
 /* In a body of scalars for tensors the inputs' shapes are not those that are declared, and
  * ONNX broadcasts them as it should be. */
 
-static keel_status one_float(const hlo *h, const hlo_op *op) {
-  KEEL_TRY(hlo_arity(h, op, 1, 1));
-  if (!hlo_is_float(op->in_types[0]->dtype))
-    return hlo_refuse(h, op, "its input is %s",
-                      keel_dtype_name(op->in_types[0]->dtype));
-  return KD_OK;
-}
-
 static keel_status no_complex(const hlo *h, const hlo_op *op, uint32_t inputs) {
   KEEL_TRY(hlo_arity(h, op, inputs, 1));
   for (uint32_t i = 0; i < inputs; i++)
@@ -28,143 +20,89 @@ static kd_dtype input_type(const hlo_op *op) {
   return op->in_types[0]->dtype;
 }
 
-/* ---- ops that ONNX has for floats ----------------------------------------------------- */
-
-keel_status hlo_same_name(hlo *h, const hlo_op *op) {
-  static const char *const names[][2] = {
-      {"ceil", "Ceil"},
-      {"cosine", "Cos"},
-      {"exponential", "Exp"},
-      {"floor", "Floor"},
-      {"log", "Log"},
-      {"logistic", "Sigmoid"},
-      {"sine", "Sin"},
-      {"round_nearest_even", "Round"},
-      {"sqrt", "Sqrt"},
-      {"tan", "Tan"},
-      {"tanh", "Tanh"},
-      {"cbrt", "keel::Cbrt"},
-      {"exponential_minus_one", "keel::Expm1"},
-      {"log_plus_one", "keel::Log1p"},
-  };
-  if (is_complex(op)) return hlo_complex_op(h, op);
-  KEEL_TRY(one_float(h, op));
-  for (size_t i = 0; i < KEEL_COUNT_OF(names); i++)
-    if (vhlo_is(op->raw, names[i][0]))
-      op->out[0] = HLO(h, names[i][1], op->in[0]);
-  return KD_OK;
+static bool is_integer(kd_dtype dtype) {
+  return hlo_is_signed(dtype) || hlo_is_unsigned(dtype);
 }
 
-keel_status hlo_rsqrt(hlo *h, const hlo_op *op) {
-  KEEL_TRY(one_float(h, op));
-  hlo_text(h, op, "%0 = Reciprocal(Sqrt($0))");
-  return KD_OK;
-}
+/* ---- ops that a text says ---------------------------------------------------------------- */
 
-/* Away from zero at a half: where(x == floor(x), x, +-(floor|x| + (|x| - floor|x| >= 1/2))),
- * whose every step is exact. */
-keel_status hlo_round_afz(hlo *h, const hlo_op *op) {
-  KEEL_TRY(one_float(h, op));
-  hlo_text(h, op,
-           "x = $0; size = Abs(x); down = Floor(size);"
-           "y = down + CastLike(size - down >= 0.5, x);"
-           "%0 = Where(x == Floor(x), x, Where(x < 0, -y, y))");
-  return KD_OK;
-}
+typedef enum input_kind { FLOATS, INTEGERS, NUMBERS, BITS } input_kind;
 
-keel_status hlo_is_finite(hlo *h, const hlo_op *op) {
-  KEEL_TRY(one_float(h, op));
-  hlo_text(h, op, "%0 = Not(Or(IsInf($0), IsNaN($0)))");
-  return KD_OK;
-}
+static const struct {
+  const char *name;
+  uint32_t inputs;
+  input_kind kind;
+  const char *text, *booleans; /* NULL: it has none for booleans */
+} elementwise_ops[] = {
+    {"abs", 1, NUMBERS, "Abs($0)", NULL},
+    {"add", 2, NUMBERS, "$0 + $1", "Or($0, $1)"},
+    {"and", 2, BITS, "BitwiseAnd($0, $1)", "And($0, $1)"},
+    {"atan2", 2, FLOATS, "keel::Atan2($0, $1)", NULL},
+    {"cbrt", 1, FLOATS, "keel::Cbrt($0)", NULL},
+    {"ceil", 1, FLOATS, "Ceil($0)", NULL},
+    {"clamp", 3, NUMBERS, "Min(Max($1, $0), $2)", NULL},
+    {"cosine", 1, FLOATS, "Cos($0)", NULL},
+    {"count_leading_zeros", 1, INTEGERS, "keel::LeadingZeros($0)", NULL},
+    {"divide", 2, NUMBERS, "$0 / $1", NULL},
+    {"exponential", 1, FLOATS, "Exp($0)", NULL},
+    {"exponential_minus_one", 1, FLOATS, "keel::Expm1($0)", NULL},
+    {"floor", 1, FLOATS, "Floor($0)", NULL},
+    {"is_finite", 1, FLOATS, "Not(Or(IsInf($0), IsNaN($0)))", NULL},
+    {"log", 1, FLOATS, "Log($0)", NULL},
+    {"log_plus_one", 1, FLOATS, "keel::Log1p($0)", NULL},
+    {"logistic", 1, FLOATS, "Sigmoid($0)", NULL},
+    {"maximum", 2, NUMBERS, "Max($0, $1)", "Or($0, $1)"},
+    {"minimum", 2, NUMBERS, "Min($0, $1)", "And($0, $1)"},
+    {"multiply", 2, NUMBERS, "$0 * $1", "And($0, $1)"},
+    {"not", 1, BITS, "BitwiseNot($0)", "Not($0)"},
+    {"or", 2, BITS, "BitwiseOr($0, $1)", "Or($0, $1)"},
+    {"popcnt", 1, INTEGERS, "keel::PopCount($0)", NULL},
+    {"power", 2, NUMBERS, "Pow($0, $1)", NULL},
+    /* with the sign of the dividend */
+    {"remainder", 2, NUMBERS, "Mod[fmod=1]($0, $1)", NULL},
+    /* where(x == floor(x), x, +-(floor|x| + (|x| - floor|x| >= 1/2))), whose every step is exact */
+    {"round_nearest_afz", 1, FLOATS,
+     "x = $0; size = Abs(x); down = Floor(size);"
+     "y = down + CastLike(size - down >= 0.5, x);"
+     "Where(x == Floor(x), x, Where(x < 0, -y, y))",
+     NULL},
+    {"round_nearest_even", 1, FLOATS, "Round($0)", NULL},
+    {"rsqrt", 1, FLOATS, "Reciprocal(Sqrt($0))", NULL},
+    {"sine", 1, FLOATS, "Sin($0)", NULL},
+    {"sqrt", 1, FLOATS, "Sqrt($0)", NULL},
+    {"subtract", 2, NUMBERS, "$0 - $1", NULL},
+    {"tan", 1, FLOATS, "Tan($0)", NULL},
+    {"tanh", 1, FLOATS, "Tanh($0)", NULL},
+    {"xor", 2, BITS, "BitwiseXor($0, $1)", "Xor($0, $1)"},
+};
 
-/* ---- two inputs -------------------------------------------------------------------------- */
-
-keel_status hlo_atan2(hlo *h, const hlo_op *op) {
-  KEEL_TRY(hlo_arity(h, op, 2, 1));
-  if (!hlo_is_float(input_type(op)))
-    return hlo_refuse(h, op, "its inputs are not floats");
-  op->out[0] = HLO(h, "keel::Atan2", op->in[0], op->in[1]);
-  return KD_OK;
-}
-
-/* An op for numbers, and what it is for booleans. */
-static keel_status elementwise_two(hlo *h, const hlo_op *op,
-                                   const char *numbers, const char *booleans) {
-  KEEL_TRY(no_complex(h, op, 2));
-  bool flags = input_type(op) == KD_BOOL;
-  if (flags && !booleans) return hlo_refuse(h, op, "its inputs are booleans");
-  op->out[0] = HLO(h, flags ? booleans : numbers, op->in[0], op->in[1]);
-  return KD_OK;
-}
-
-keel_status hlo_add(hlo *h, const hlo_op *op) {
-  return elementwise_two(h, op, "Add", "Or");
-}
-
-keel_status hlo_subtract(hlo *h, const hlo_op *op) {
-  return elementwise_two(h, op, "Sub", NULL);
-}
-
-keel_status hlo_multiply(hlo *h, const hlo_op *op) {
-  return elementwise_two(h, op, "Mul", "And");
-}
-
-keel_status hlo_divide(hlo *h, const hlo_op *op) {
-  if (is_complex(op)) return hlo_complex_op(h, op);
-  return elementwise_two(h, op, "Div", NULL);
-}
-
-keel_status hlo_power(hlo *h, const hlo_op *op) {
-  return elementwise_two(h, op, "Pow", NULL);
-}
-
-keel_status hlo_extreme(hlo *h, const hlo_op *op) {
-  return vhlo_is(op->raw, "maximum") ? elementwise_two(h, op, "Max", "Or")
-                                     : elementwise_two(h, op, "Min", "And");
-}
-
-/* With the sign of the dividend. */
-keel_status hlo_remainder(hlo *h, const hlo_op *op) {
-  KEEL_TRY(no_complex(h, op, 2));
-  hlo_text(h, op, "%0 = Mod[fmod=1]($0, $1)");
-  return KD_OK;
-}
-
-static keel_status logic(hlo *h, const hlo_op *op, const char *bits,
-                         const char *booleans) {
-  if (op->input_count && hlo_is_float(input_type(op)))
+static keel_status elementwise_inputs(const hlo *h, const hlo_op *op,
+                                      uint32_t count, input_kind kind) {
+  KEEL_TRY(no_complex(h, op, count));
+  kd_dtype dtype = input_type(op);
+  if ((kind == FLOATS && !hlo_is_float(dtype)) ||
+      (kind == INTEGERS && !is_integer(dtype)))
+    return hlo_refuse(h, op, "its input is %s", keel_dtype_name(dtype));
+  if (kind == BITS && hlo_is_float(dtype))
     return hlo_wrong(h, op, "its inputs are floats");
-  return elementwise_two(h, op, bits, booleans);
+  return KD_OK;
 }
 
-keel_status hlo_and(hlo *h, const hlo_op *op) {
-  return logic(h, op, "BitwiseAnd", "And");
-}
-
-keel_status hlo_or(hlo *h, const hlo_op *op) {
-  return logic(h, op, "BitwiseOr", "Or");
-}
-
-keel_status hlo_xor(hlo *h, const hlo_op *op) {
-  return logic(h, op, "BitwiseXor", "Xor");
+keel_status hlo_elementwise(hlo *h, const hlo_op *op) {
+  if (is_complex(op)) return hlo_complex_op(h, op);
+  size_t i = 0;
+  while (!vhlo_is(op->raw, elementwise_ops[i].name))
+    i++;
+  KEEL_TRY(elementwise_inputs(h, op, elementwise_ops[i].inputs,
+                              elementwise_ops[i].kind));
+  const char *text = input_type(op) == KD_BOOL ? elementwise_ops[i].booleans
+                                               : elementwise_ops[i].text;
+  if (!text) return hlo_refuse(h, op, "its inputs are booleans");
+  op->out[0] = hlo_text(h, op, text);
+  return KD_OK;
 }
 
 /* ---- one number -------------------------------------------------------------------------- */
-
-keel_status hlo_not(hlo *h, const hlo_op *op) {
-  KEEL_TRY(no_complex(h, op, 1));
-  op->out[0] =
-      HLO(h, input_type(op) == KD_BOOL ? "Not" : "BitwiseNot", op->in[0]);
-  return KD_OK;
-}
-
-keel_status hlo_abs(hlo *h, const hlo_op *op) {
-  if (is_complex(op)) return hlo_complex_op(h, op);
-  KEEL_TRY(no_complex(h, op, 1));
-  op->out[0] = HLO(h, "Abs", op->in[0]);
-  return KD_OK;
-}
 
 keel_status hlo_negate(hlo *h, const hlo_op *op) {
   KEEL_TRY(no_complex(h, op, 1));
@@ -188,13 +126,6 @@ keel_status hlo_sign(hlo *h, const hlo_op *op) {
 keel_status hlo_select(hlo *h, const hlo_op *op) {
   KEEL_TRY(hlo_arity(h, op, 3, 1));
   hlo_text(h, op, "%0 = Where($0, $1, $2)");
-  return KD_OK;
-}
-
-keel_status hlo_clamp(hlo *h, const hlo_op *op) {
-  KEEL_TRY(no_complex(h, op, 3));
-  if (input_type(op) == KD_BOOL) return hlo_refuse(h, op, "booleans");
-  hlo_text(h, op, "%0 = Min(Max($1, $0), $2)");
   return KD_OK;
 }
 
@@ -253,10 +184,6 @@ static kd_dtype unsigned_of(kd_dtype dtype) {
     default:
       return KD_U64;
   }
-}
-
-static bool is_integer(kd_dtype dtype) {
-  return hlo_is_signed(dtype) || hlo_is_unsigned(dtype);
 }
 
 static keel_value shifted(hlo *h, keel_value x, keel_value by, bool left) {
@@ -369,7 +296,7 @@ keel_status hlo_reduce_precision(hlo *h, const hlo_op *op) {
                                    [KD_F64] = {11, 52},
                                    [KD_BF16] = {8, 7}};
   layout to;
-  KEEL_TRY(one_float(h, op));
+  KEEL_TRY(elementwise_inputs(h, op, 1, FLOATS));
   kd_dtype dtype = input_type(op), bits = unsigned_of(dtype);
   const layout *from = &layouts[dtype];
   KEEL_TRY(vhlo_int(&h->v, op->raw, "exponent_bits", &to.exponent));
@@ -400,10 +327,8 @@ static keel_value logical(hlo *h, keel_value x, keel_value by, kd_dtype dtype,
 }
 
 keel_status hlo_shift(hlo *h, const hlo_op *op) {
-  KEEL_TRY(hlo_arity(h, op, 2, 1));
+  KEEL_TRY(elementwise_inputs(h, op, 2, INTEGERS));
   kd_dtype dtype = input_type(op), bits = unsigned_of(dtype);
-  if (!is_integer(dtype))
-    return hlo_refuse(h, op, "its inputs are no integers");
   keel_value x = keel_emit_cast(hlo_at(h), op->in[0], bits);
   keel_value by = keel_emit_cast(hlo_at(h), op->in[1], bits), y = KEEL_ABSENT;
   if (!vhlo_is(op->raw, "shift_right_arithmetic")) {
@@ -419,15 +344,5 @@ keel_status hlo_shift(hlo *h, const hlo_op *op) {
                  x, by, last, last);
   }
   op->out[0] = keel_emit_cast(hlo_at(h), y, dtype);
-  return KD_OK;
-}
-
-keel_status hlo_bits(hlo *h, const hlo_op *op) {
-  KEEL_TRY(hlo_arity(h, op, 1, 1));
-  if (!is_integer(input_type(op)))
-    return hlo_refuse(h, op, "its input is not an integer");
-  op->out[0] = HLO(
-      h, vhlo_is(op->raw, "popcnt") ? "keel::PopCount" : "keel::LeadingZeros",
-      op->in[0]);
   return KD_OK;
 }

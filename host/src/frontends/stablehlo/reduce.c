@@ -131,45 +131,40 @@ static keel_value reduce_axes(hlo *h, const char *name, keel_value value,
 
 /* ---- any kind ------------------------------------------------------------------------------ */
 
-/* Values that a body combines: the same elements of `count` tensors. */
-typedef struct lanes {
-  const hlo_op *op;
-  const bytecode_block *body;
-  uint32_t count;
-  keel_value *args; /* room for 2 * count */
-  int64_t axis;
-} lanes;
-
-/* results = body(a, b), of the shape that those have */
-static keel_status combine(hlo *h, const lanes *l, const keel_value *a,
-                           const keel_value *b, keel_value *results) {
-  keel_value *args = l->args;
-  const keel_type *shape = hlo_known(h, a[0]);
-  for (uint32_t i = 0; i < l->count; i++) {
-    args[i] = a[i];
-    args[l->count + i] = b[i];
+keel_status hlo_combine_lanes(hlo *h, const hlo_lanes *l, const keel_value *a,
+                              const keel_value *b, keel_value *results) {
+  if (l->kind != HLO_OTHER) {
+    results[0] = hlo_combine(h, l->kind, l->op->in_types[0]->dtype, a[0], b[0]);
+    return KD_OK;
   }
-  KEEL_TRY(hlo_body(h, l->op, l->body, args, 2 * l->count, l->count, results));
+  const keel_type *shape = hlo_known(h, b[0]);
+  for (uint32_t i = 0; i < l->count; i++) {
+    l->args[i] = a[i];
+    l->args[l->count + i] = b[i];
+  }
+  KEEL_TRY(hlo_body(h, l->op, &l->op->raw->regions[0], l->args, 2 * l->count,
+                    l->count, results));
   for (uint32_t i = 0; shape && i < l->count; i++)
     results[i] = hlo_expand(h, results[i], shape->rank, shape->dims);
   return KD_OK;
 }
 
 /* Neighbours are combined, then what that gave, until one is left: the order stays. */
-static keel_status fold_axis(hlo *h, const lanes *l, int64_t size,
+static keel_status fold_axis(hlo *h, const hlo_lanes *l, int64_t axis,
                              keel_value *values, keel_value *room) {
+  int64_t size = l->op->in_types[0]->dims[axis];
   keel_value *even = room, *odd = room + l->count;
   while (size > 1) {
     int64_t half = size / 2;
     for (uint32_t i = 0; i < l->count; i++) {
-      even[i] = hlo_part(h, values[i], l->axis, 0, 2 * half, 2);
-      odd[i] = hlo_part(h, values[i], l->axis, 1, 2 * half, 2);
-      values[i] = hlo_part(h, values[i], l->axis, 2 * half, size, 1);
+      even[i] = hlo_part(h, values[i], axis, 0, 2 * half, 2);
+      odd[i] = hlo_part(h, values[i], axis, 1, 2 * half, 2);
+      values[i] = hlo_part(h, values[i], axis, 2 * half, size, 1);
     }
-    KEEL_TRY(combine(h, l, even, odd, odd));
+    KEEL_TRY(hlo_combine_lanes(h, l, even, odd, odd));
     for (uint32_t i = 0; i < l->count; i++) {
       const keel_value parts[] = {odd[i], values[i]};
-      values[i] = hlo_concat(h, l->axis, parts, size % 2 ? 2 : 1);
+      values[i] = hlo_concat(h, axis, parts, size % 2 ? 2 : 1);
     }
     size = half + size % 2;
   }
@@ -177,23 +172,19 @@ static keel_status fold_axis(hlo *h, const lanes *l, int64_t size,
 }
 
 /* The axes go from the last to the first, so that neighbours are those of memory. */
-static keel_status fold(hlo *h, lanes *l, const int64_t *axes, uint32_t count,
-                        keel_value *values, keel_value *room) {
+static keel_status fold(hlo *h, const hlo_lanes *l, const int64_t *axes,
+                        uint32_t count, keel_value *values, keel_value *room) {
   const hlo_op *op = l->op;
-  const vhlo_type *type = op->in_types[0];
-  for (int64_t axis = type->rank - 1; axis >= 0; axis--)
-    for (uint32_t k = 0; k < count; k++) {
-      if (axes[k] != axis) continue;
-      l->axis = axis;
-      KEEL_TRY(fold_axis(h, l, type->dims[axis], values, room));
-    }
+  for (int64_t axis = op->in_types[0]->rank - 1; axis >= 0; axis--)
+    for (uint32_t k = 0; k < count; k++)
+      if (axes[k] == axis) KEEL_TRY(fold_axis(h, l, axis, values, room));
   for (uint32_t i = 0; i < l->count; i++)
     values[i] = hlo_reshape(h, values[i], op->out_types[i]->rank,
                             op->out_types[i]->dims);
   for (uint32_t i = 0; i < l->count; i++)
     room[i] = hlo_expand(h, op->in[l->count + i], op->out_types[i]->rank,
                          op->out_types[i]->dims);
-  return combine(h, l, room, values, op->out);
+  return hlo_combine_lanes(h, l, room, values, op->out);
 }
 
 static keel_status any_kind(hlo *h, const hlo_op *op, const int64_t *axes,
@@ -201,10 +192,8 @@ static keel_status any_kind(hlo *h, const hlo_op *op, const int64_t *axes,
   uint32_t lane_count = op->output_count;
   keel_value *values = calloc(5 * (size_t)lane_count, sizeof *values);
   if (!values) return keel_no_memory(lane_count);
-  lanes l = {.op = op,
-             .body = &op->raw->regions[0],
-             .count = lane_count,
-             .args = values + 3 * (size_t)lane_count};
+  hlo_lanes l = {
+      .op = op, .count = lane_count, .args = values + 3 * (size_t)lane_count};
   memcpy(values, op->in, lane_count * sizeof *values);
   keel_status status = fold(h, &l, axes, count, values, values + lane_count);
   free(values);

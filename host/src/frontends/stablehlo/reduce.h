@@ -21,6 +21,18 @@ hlo_kind hlo_body_kind(const hlo *h, const bytecode_block *body);
 keel_value hlo_combine(hlo *h, hlo_kind kind, kd_dtype dtype, keel_value a,
                        keel_value b);
 
+/* Tensors that the op's body combines element by element. */
+typedef struct hlo_lanes {
+  const hlo_op *op;
+  hlo_kind kind; /* of the body, if there is one pair of them */
+  uint32_t count;
+  keel_value *args; /* room for 2 * count */
+} hlo_lanes;
+
+/* results = body(a, b), of the shape that those have */
+keel_status hlo_combine_lanes(hlo *h, const hlo_lanes *l, const keel_value *a,
+                              const keel_value *b, keel_value *results);
+
 /* The value combined with the scalar that a reduction starts with, if that matters. */
 keel_value hlo_with_start(hlo *h, hlo_kind kind, kd_dtype dtype,
                           keel_value value, keel_value start);

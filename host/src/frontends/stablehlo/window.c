@@ -161,32 +161,6 @@ static keel_value max_pool(hlo *h, const window *w, uint32_t count,
 
 /* ---- any ----------------------------------------------------------------------------------- */
 
-/* Tensors that are combined element by element. */
-typedef struct lanes {
-  const hlo_op *op;
-  hlo_kind kind;
-  uint32_t count;
-  keel_value *args; /* room for 2 * count */
-} lanes;
-
-static keel_status combine(hlo *h, const lanes *l, const keel_value *a,
-                           const keel_value *b, keel_value *results) {
-  if (l->kind != HLO_OTHER) {
-    results[0] = hlo_combine(h, l->kind, l->op->in_types[0]->dtype, a[0], b[0]);
-    return KD_OK;
-  }
-  const keel_type *shape = hlo_known(h, b[0]);
-  for (uint32_t i = 0; i < l->count; i++) {
-    l->args[i] = a[i];
-    l->args[l->count + i] = b[i];
-  }
-  KEEL_TRY(hlo_body(h, l->op, &l->op->raw->regions[0], l->args, 2 * l->count,
-                    l->count, results));
-  for (uint32_t i = 0; shape && i < l->count; i++)
-    results[i] = hlo_expand(h, results[i], shape->rank, shape->dims);
-  return KD_OK;
-}
-
 /* The same slice of each tensor. */
 static void slices(hlo *h, uint32_t count, const keel_value *from, int64_t axis,
                    int64_t first, int64_t limit, int64_t step, keel_value *to) {
@@ -195,7 +169,7 @@ static void slices(hlo *h, uint32_t count, const keel_value *from, int64_t axis,
 }
 
 /* Reduces one axis, one element of the windows after the other. */
-static keel_status by_elements(hlo *h, const lanes *l, const window *w,
+static keel_status by_elements(hlo *h, const hlo_lanes *l, const window *w,
                                uint32_t axis, keel_value *values,
                                keel_value *scratch) {
   keel_value *sum = scratch, *next = scratch + l->count;
@@ -204,14 +178,14 @@ static keel_status by_elements(hlo *h, const lanes *l, const window *w,
   for (int64_t k = 1; k < w->size[axis]; k++) {
     int64_t first = k * w->gap[axis];
     slices(h, l->count, values, axis, first, first + last, stride, next);
-    KEEL_TRY(combine(h, l, sum, next, sum));
+    KEEL_TRY(hlo_combine_lanes(h, l, sum, next, sum));
   }
   memcpy(values, sum, l->count * sizeof *values);
   return KD_OK;
 }
 
 /* The same by windows of 1, 2, 4 ... elements: those that make up the size are combined. */
-static keel_status by_doubling(hlo *h, const lanes *l, const window *w,
+static keel_status by_doubling(hlo *h, const hlo_lanes *l, const window *w,
                                uint32_t axis, keel_value *values,
                                keel_value *scratch) {
   keel_value *sum = scratch, *next = scratch + l->count,
@@ -223,7 +197,7 @@ static keel_status by_doubling(hlo *h, const lanes *l, const window *w,
     if (w->size[axis] & power) { /* the window's elements from `done` on */
       slices(h, l->count, values, axis, done * gap, done * gap + last, stride,
              done ? next : sum);
-      if (done) KEEL_TRY(combine(h, l, sum, next, sum));
+      if (done) KEEL_TRY(hlo_combine_lanes(h, l, sum, next, sum));
       done += power;
     }
     if (2 * power > w->size[axis]) break;
@@ -231,14 +205,14 @@ static keel_status by_doubling(hlo *h, const lanes *l, const window *w,
     slices(h, l->count, values, axis, 0, length, 1, a);
     slices(h, l->count, values, axis, power * gap, power * gap + length, 1,
            next);
-    KEEL_TRY(combine(h, l, a, next, values));
+    KEEL_TRY(hlo_combine_lanes(h, l, a, next, values));
   }
   memcpy(values, sum, l->count * sizeof *values);
   return KD_OK;
 }
 
 /* Pads the inputs, and reduces one axis after the other; then the start value joins. */
-static keel_status reduce_axes(hlo *h, const lanes *l, const window *w,
+static keel_status reduce_axes(hlo *h, const hlo_lanes *l, const window *w,
                                keel_value *values, keel_value *scratch) {
   const hlo_op *op = l->op;
   for (uint32_t i = 0; i < l->count; i++) {
@@ -258,7 +232,7 @@ static keel_status reduce_axes(hlo *h, const lanes *l, const window *w,
         hlo_with_start(h, l->kind, w->type->dtype, values[0], op->in[1]);
     return KD_OK;
   }
-  return combine(h, l, op->in + l->count, values, op->out);
+  return hlo_combine_lanes(h, l, op->in + l->count, values, op->out);
 }
 
 keel_status hlo_reduce_window(hlo *h, const hlo_op *op) {
@@ -292,7 +266,7 @@ keel_status hlo_reduce_window(hlo *h, const hlo_op *op) {
   }
   keel_value *scratch = calloc(6 * (size_t)lane_count + 1, sizeof *scratch);
   if (!scratch) return keel_no_memory(lane_count);
-  lanes l = {op, kind, lane_count, scratch + 4 * (size_t)lane_count};
+  hlo_lanes l = {op, kind, lane_count, scratch + 4 * (size_t)lane_count};
   keel_status status = reduce_axes(h, &l, &w, scratch, scratch + lane_count);
   free(scratch);
   return status;

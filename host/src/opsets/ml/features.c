@@ -5,27 +5,23 @@
 /* ---- numbers -------------------------------------------------------------------- */
 
 static void expand_binarizer(keel_emit *all) {
-  double threshold = (double)keel_attr_float(all->node.op, "threshold", 0);
-  uint32_t above = keel_ml_with(all, "Greater", keel_ml_wide(all), threshold);
-  keel_emit_give(
-      all, 0, keel_emit_binary(all, "CastLike", above, keel_emit_in(all, 0)));
+  keel_emit_text(all, "%0 = CastLike(%v > @threshold, $0)", keel_ml_wide(all));
 }
 
 /* A list of one number, or of one for each feature. */
 static bool check_list(keel_emit *all, const char *name, int64_t count) {
   if (count > 1) keel_ml_check_features(all, count);
-  if (all->status == KD_OK && !count && keel_ml_has(all, name))
-    keel_emit_fail(all, KD_INVALID_ARGUMENT, "%s is an empty list", name);
-  return all->status == KD_OK;
+  return keel_ml_check(all, count || !keel_ml_has(all, name),
+                       "%s is an empty list", name);
 }
 
 static void expand_scaler(keel_emit *all) {
   keel_ml_floats offset = keel_ml_floats_of(all, "offset");
   keel_ml_floats scale = keel_ml_floats_of(all, "scale");
-  if (offset.count > 1 && scale.count > 1 && offset.count != scale.count)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "offset has %lld numbers, and scale %lld",
-                   (long long)offset.count, (long long)scale.count);
+  bool each = offset.count > 1 && scale.count > 1;
+  keel_ml_check(all, !each || offset.count == scale.count,
+                "offset has %lld numbers, and scale %lld",
+                (long long)offset.count, (long long)scale.count);
   if (!check_list(all, "offset", offset.count) ||
       !check_list(all, "scale", scale.count))
     return;
@@ -43,18 +39,12 @@ static void expand_scaler(keel_emit *all) {
 
 static void expand_normalizer(keel_emit *all) {
   const char *norm = keel_attr_string(all->node.op, "norm", "MAX");
-  uint32_t x = keel_ml_wide(all), by = KEEL_ABSENT;
-  if (!strcmp(norm, "L2"))
-    by = keel_ml_reduce(all, "ReduceL2", x);
-  else
-    by = keel_ml_reduce(all, !strcmp(norm, "L1") ? "ReduceSum" : "ReduceMax",
-                        keel_emit_unary(all, "Abs", x));
   /* a row of zeros stays as it is */
-  uint32_t none = keel_ml_with(all, "Equal", by, 0);
-  by = keel_emit_where(all, none, keel_ml_with(all, "Add", by, 1), by);
-  uint32_t value = keel_emit_binary(all, "Div", x, by);
-  if (all->status == KD_OK)
-    keel_emit_give(all, 0, keel_emit_cast(all, value, KD_F32));
+  keel_emit_text(all,
+                 "x = %v; by = %b ? ReduceL2(x, {-1}) : %s(Abs(x), {-1});"
+                 "%0 = f32(x / Where(by == 0, by + 1, by))",
+                 keel_ml_wide(all), !strcmp(norm, "L2"),
+                 !strcmp(norm, "L1") ? "ReduceSum" : "ReduceMax");
 }
 
 /* ---- Imputer -------------------------------------------------------------------- */
@@ -93,13 +83,11 @@ static void expand_imputer(keel_emit *all) {
   bool floats = keel_ml_floats_of(all, "imputed_value_floats").count > 0;
   bool ints = keel_ml_ints_of(all, "imputed_value_int64s").count > 0;
   kd_dtype dtype = keel_emit_dtype(all, x);
-  if (floats == ints ||
-      (dtype != KD_NONE && keel_ml_is_float(dtype) != floats)) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "it needs one of imputed_value_floats and"
-                   " imputed_value_int64s, that of X's type");
+  bool fits = dtype == KD_NONE || keel_ml_is_float(dtype) == floats;
+  if (!keel_ml_check(all, floats != ints && fits,
+                     "it needs one of imputed_value_floats and"
+                     " imputed_value_int64s, that of X's type"))
     return;
-  }
   imputed with = floats ? impute_floats(all, x) : impute_ints(all, x);
   if (with.count > 1) keel_ml_check_features(all, with.count);
   keel_emit_give(all, 0, keel_emit_where(all, with.missing, with.values, x));
@@ -128,11 +116,9 @@ static void expand_array_feature_extractor(keel_emit *all) {
 static uint32_t feature_rows(keel_emit *all, uint32_t index) {
   const keel_type *type = keel_emit_type(all, index);
   uint32_t value = keel_emit_in(all, index);
-  if (value == KEEL_ABSENT) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT, "input %u is missing",
-                   (unsigned)index);
+  if (!keel_ml_check(all, value != KEEL_ABSENT, "input %u is missing",
+                     (unsigned)index))
     return KEEL_ABSENT;
-  }
   if (type && type->rank == 1)
     value = keel_emit_binary(all, "Unsqueeze", value, keel_emit_int(all, 0));
   return all->status == KD_OK ? keel_emit_cast(all, value, KD_F32)
@@ -142,24 +128,19 @@ static uint32_t feature_rows(keel_emit *all, uint32_t index) {
 static void expand_feature_vectorizer(keel_emit *all) {
   keel_ml_ints sizes = keel_ml_ints_of(all, "inputdimensions");
   uint32_t count = all->node.input_count;
-  if (sizes.count && sizes.count != (int64_t)count)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "%lld inputdimensions for %u inputs", (long long)sizes.count,
-                   (unsigned)count);
-  uint32_t *parts = calloc(count + 1u, sizeof *parts);
-  if (!parts) {
-    all->status = keel_no_memory(count * sizeof *parts);
-    return;
-  }
-  for (uint32_t i = 0; i < count; i++) {
-    const keel_type *type = keel_emit_type(all, i);
-    int64_t have = type && type->rank ? type->dims[type->rank - 1] : -1;
-    if (sizes.count && have >= 0 && have != sizes.at[i])
-      keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                     "input %u has %lld features, and inputdimensions is %lld",
-                     (unsigned)i, (long long)have, (long long)sizes.at[i]);
+  keel_ml_check(all, !sizes.count || sizes.count == (int64_t)count,
+                "%lld inputdimensions for %u inputs", (long long)sizes.count,
+                (unsigned)count);
+  uint32_t *parts = keel_ml_take(all, count, sizeof *parts);
+  for (uint32_t i = 0; parts && i < count; i++) {
+    int64_t have = keel_ml_features(all, i);
+    int64_t want = sizes.count ? sizes.at[i] : have;
+    keel_ml_check(all, have < 0 || have == want,
+                  "input %u has %lld features, and inputdimensions is %lld",
+                  (unsigned)i, (long long)have, (long long)want);
     parts[i] = feature_rows(all, i);
   }
+  if (!parts) return;
   keel_emit_give(all, 0, keel_emit_concat(all, 1, parts, count));
   free(parts);
 }
@@ -215,44 +196,27 @@ static uint32_t tensor_list(keel_emit *all, const keel_tensor *tensor) {
 
 /* One of the lists that an attribute can be, as a constant of one dimension. */
 static uint32_t table_list(keel_emit *all, const char *of, int64_t *count) {
-  char name[32];
-  uint32_t found = 0, value = KEEL_ABSENT;
-  *count = 0;
-  snprintf(name, sizeof name, "%s_strings", of);
+  static const char *const kinds[] = {"strings", "floats", "int64s", "tensor"};
+  char names[4][32];
   int64_t strings = 0;
-  const char *const *texts = keel_ml_strings_of(all, name, &strings);
-  if (strings) {
-    found++;
-    *count = strings;
-    value = keel_emit_strings(all, texts, strings);
-  }
-  snprintf(name, sizeof name, "%s_floats", of);
-  keel_ml_floats floats = keel_ml_floats_of(all, name);
-  if (floats.count) {
-    found++;
-    *count = floats.count;
-    value = keel_ml_list(all, KD_F32, floats);
-  }
-  snprintf(name, sizeof name, "%s_int64s", of);
-  keel_ml_ints ints = keel_ml_ints_of(all, name);
-  if (ints.count) {
-    found++;
-    *count = ints.count;
-    value = keel_emit_constant(all, KD_I64, 1, &ints.count, ints.at);
-  }
-  snprintf(name, sizeof name, "%s_tensor", of);
-  const keel_tensor *tensor = keel_ml_tensor_of(all, name);
-  if (tensor && tensor->type->elements) {
-    found++;
-    *count = tensor->type->elements;
-    value = tensor_list(all, tensor);
-  }
-  if (found != 1)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "it needs one of %s_strings, %s_floats, %s_int64s and"
-                   " %s_tensor, not %u",
-                   of, of, of, of, (unsigned)found);
-  return value;
+  for (int i = 0; i < 4; i++)
+    snprintf(names[i], sizeof names[i], "%s_%s", of, kinds[i]);
+  const char *const *texts = keel_ml_strings_of(all, names[0], &strings);
+  keel_ml_floats floats = keel_ml_floats_of(all, names[1]);
+  keel_ml_ints ints = keel_ml_ints_of(all, names[2]);
+  const keel_tensor *tensor = keel_ml_tensor_of(all, names[3]);
+  int64_t elements = tensor ? tensor->type->elements : 0;
+  int found = !!strings + !!floats.count + !!ints.count + !!elements;
+  *count = strings + floats.count + ints.count + elements;
+  if (!keel_ml_check(all, found == 1,
+                     "it needs one of %s_strings, %s_floats, %s_int64s and"
+                     " %s_tensor, not %d",
+                     of, of, of, of, found))
+    return KEEL_ABSENT;
+  return strings        ? keel_emit_strings(all, texts, strings)
+         : floats.count ? keel_ml_list(all, KD_F32, floats)
+         : ints.count   ? keel_emit_ints(all, ints.at, ints.count)
+                        : tensor_list(all, tensor);
 }
 
 /* The result for an element that is not a key, as a list of one, of the values' type. */
@@ -263,12 +227,10 @@ static uint32_t table_default(keel_emit *all, uint32_t values) {
   kd_dtype dtype = keel_emit_dtype(all, values);
   if (all->status != KD_OK) return KEEL_ABSENT;
   if (keel_ml_has(all, "values_tensor") && tensor) {
-    if (tensor->type->elements == 1 && tensor->type->dtype == dtype)
-      return tensor_list(all, tensor);
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "default_tensor must be one element of %s",
-                   keel_dtype_name(dtype));
-    return KEEL_ABSENT;
+    bool fits = tensor->type->elements == 1 && tensor->type->dtype == dtype;
+    keel_ml_check(all, fits, "default_tensor must be one element of %s",
+                  keel_dtype_name(dtype));
+    return tensor_list(all, tensor);
   }
   if (dtype == KD_STRING) return keel_emit_strings(all, &text, 1);
   int64_t whole = keel_attr_int(all->node.op, "default_int64", -1);
@@ -333,13 +295,11 @@ static void expand_category_mapper(keel_emit *all) {
 
 /* Keel has no maps: probabilities stay a table, a column for each class. */
 static void expand_zip_map(keel_emit *all) {
-  const keel_type *type = keel_emit_type(all, 0);
   int64_t labels = keel_ml_labels_of(all, "classlabels_int64s").count;
-  int64_t have = type && type->rank ? type->dims[type->rank - 1] : -1;
-  if (labels && have >= 0 && have != labels)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "X has %lld columns for %lld labels", (long long)have,
-                   (long long)labels);
+  int64_t have = keel_ml_features(all, 0);
+  keel_ml_check(all, !labels || have < 0 || have == labels,
+                "X has %lld columns for %lld labels", (long long)have,
+                (long long)labels);
   keel_emit_give(all, 0, keel_emit_in(all, 0));
 }
 

@@ -43,11 +43,9 @@ keel_ml_labels keel_ml_labels_of(keel_emit *all, const char *name) {
   int64_t count = 0;
   const char *const *strings =
       keel_ml_strings_of(all, "classlabels_strings", &count);
-  if (!ints.count == !count)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "it has %s, and must have one of %s and"
-                   " classlabels_strings",
-                   count ? "labels of two kinds" : "no labels", name);
+  keel_ml_check(all, !ints.count != !count,
+                "it has %s, and must have one of %s and classlabels_strings",
+                count ? "labels of two kinds" : "no labels", name);
   return (keel_ml_labels){ints.at, strings, strings ? count : ints.count};
 }
 
@@ -57,13 +55,45 @@ uint32_t keel_ml_label_list(keel_emit *all, keel_ml_labels labels) {
              : keel_emit_constant(all, KD_I64, 1, &labels.count, labels.ints);
 }
 
+bool keel_ml_check(keel_emit *all, bool holds, const char *format, ...) {
+  if (!holds) {
+    char text[300];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT, "%s", text);
+  }
+  return all->status == KD_OK;
+}
+
+int64_t keel_ml_features(const keel_emit *all, uint32_t input) {
+  const keel_type *type = keel_emit_type(all, input);
+  return type && type->rank ? type->dims[type->rank - 1] : -1;
+}
+
 void keel_ml_check_features(keel_emit *all, int64_t features) {
-  const keel_type *type = keel_emit_type(all, 0);
-  int64_t have = type && type->rank ? type->dims[type->rank - 1] : -1;
-  if (have >= 0 && have != features)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "X has %lld features, and its attributes are of %lld",
-                   (long long)have, (long long)features);
+  int64_t have = keel_ml_features(all, 0);
+  keel_ml_check(all, have < 0 || have == features,
+                "X has %lld features, and its attributes are of %lld",
+                (long long)have, (long long)features);
+}
+
+bool keel_ml_check_rows(keel_emit *all, const char *name, keel_ml_floats list,
+                        int64_t count, const char *things) {
+  if (!keel_ml_check(all, count > 0 && list.count && list.count % count == 0,
+                     "%lld %s are not as many for each of %lld %s",
+                     (long long)list.count, name, (long long)count, things))
+    return false;
+  keel_ml_check_features(all, list.count / count);
+  return all->status == KD_OK;
+}
+
+void *keel_ml_take(keel_emit *all, int64_t count, size_t size) {
+  if (all->status != KD_OK) return NULL;
+  void *room = calloc((size_t)count + 1, size);
+  if (!room) all->status = keel_no_memory((uint64_t)count * size);
+  return room;
 }
 
 /* ---- values --------------------------------------------------------------------- */
@@ -91,11 +121,8 @@ uint32_t keel_ml_numbers(keel_emit *all, kd_dtype dtype, uint32_t rank,
   int64_t count = 1;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
-  double *wide = calloc((size_t)count + 1, sizeof *wide);
-  if (!wide) {
-    all->status = keel_no_memory((uint64_t)count * sizeof *wide);
-    return KEEL_ABSENT;
-  }
+  double *wide = keel_ml_take(all, count, sizeof *wide);
+  if (!wide) return KEEL_ABSENT;
   for (int64_t i = 0; i < count; i++)
     wide[i] = (double)numbers[i];
   uint32_t value = keel_emit_constant(all, KD_F64, rank, dims, wide);
@@ -107,22 +134,11 @@ uint32_t keel_ml_list(keel_emit *all, kd_dtype dtype, keel_ml_floats numbers) {
   return keel_ml_numbers(all, dtype, 1, &numbers.count, numbers.at);
 }
 
-uint32_t keel_ml_with(keel_emit *all, const char *op, uint32_t value,
-                      double number) {
-  return all->status != KD_OK
-             ? KEEL_ABSENT
-             : keel_emit_binary(all, op, value,
-                                keel_emit_number(all, number, value));
-}
-
 uint32_t keel_ml_product(keel_emit *all, uint32_t x, kd_dtype dtype,
                          int64_t count, int64_t k, const float *rows) {
   const int64_t dims[] = {k, count}, flat[] = {-1, count};
-  float *transposed = calloc((size_t)(k * count) + 1, sizeof *transposed);
-  if (!transposed) {
-    all->status = keel_no_memory((uint64_t)(k * count) * sizeof *transposed);
-    return KEEL_ABSENT;
-  }
+  float *transposed = keel_ml_take(all, k * count, sizeof *transposed);
+  if (!transposed) return KEEL_ABSENT;
   for (int64_t i = 0; i < count; i++)
     for (int64_t j = 0; j < k; j++)
       transposed[j * count + i] = rows[i * k + j];
@@ -131,10 +147,6 @@ uint32_t keel_ml_product(keel_emit *all, uint32_t x, kd_dtype dtype,
   /* a single row becomes one of a matrix */
   return keel_emit_reshape(all, keel_emit_binary(all, "MatMul", x, matrix),
                            flat, 2);
-}
-
-uint32_t keel_ml_reduce(keel_emit *all, const char *op, uint32_t value) {
-  return keel_emit_binary(all, op, value, keel_emit_int(all, -1));
 }
 
 /* ---- scores ---------------------------------------------------------------------- */
@@ -189,19 +201,11 @@ uint32_t keel_ml_both(keel_emit *all, uint32_t second, double one) {
 static uint32_t linear_scores(keel_emit *all, int64_t count) {
   keel_ml_floats weights = keel_ml_floats_of(all, "coefficients");
   keel_ml_floats bias = keel_ml_floats_of(all, "intercepts");
-  if (count < 1 || !weights.count || weights.count % count) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "%lld coefficients are not as many for each of %lld"
-                   " scores",
-                   (long long)weights.count, (long long)count);
+  if (!keel_ml_check_rows(all, "coefficients", weights, count, "scores") ||
+      !keel_ml_check(all, !bias.count || bias.count == count,
+                     "%lld intercepts for %lld scores", (long long)bias.count,
+                     (long long)count))
     return KEEL_ABSENT;
-  }
-  if (bias.count && bias.count != count) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT, "%lld intercepts for %lld scores",
-                   (long long)bias.count, (long long)count);
-    return KEEL_ABSENT;
-  }
-  keel_ml_check_features(all, weights.count / count);
   uint32_t x = keel_ml_wide(all);
   kd_dtype dtype = keel_emit_dtype(all, x);
   uint32_t scores =
@@ -220,22 +224,19 @@ static void expand_linear_regressor(keel_emit *all) {
 static int64_t count_scores(const keel_emit *all, int64_t labels) {
   int64_t weights = keel_ml_floats_of(all, "coefficients").count;
   int64_t bias = keel_ml_floats_of(all, "intercepts").count;
-  const keel_type *type = keel_emit_type(all, 0);
-  int64_t features = type && type->rank ? type->dims[type->rank - 1] : -1;
   if (bias) return bias;
-  return features > 0 && weights == features ? 1 : labels;
+  return weights && weights == keel_ml_features(all, 0) ? 1 : labels;
 }
 
 static void expand_linear_classifier(keel_emit *all) {
   keel_ml_labels labels = keel_ml_labels_of(all, "classlabels_ints");
   if (all->status != KD_OK) return;
   int64_t count = count_scores(all, labels.count);
-  if (count != labels.count && !(count == 1 && labels.count == 2)) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "%lld labels for the scores of %lld classes",
-                   (long long)labels.count, (long long)count);
+  if (!keel_ml_check(all,
+                     count == labels.count || (count == 1 && labels.count == 2),
+                     "%lld labels for the scores of %lld classes",
+                     (long long)labels.count, (long long)count))
     return;
-  }
   uint32_t scores = linear_scores(all, count);
   if (count < labels.count) scores = keel_ml_both(all, scores, 0);
   keel_ml_give_labels(all, scores, labels);

@@ -10,23 +10,14 @@ static uint32_t item(keel_emit *all, uint32_t sequence, int64_t index) {
                           keel_emit_constant(all, KD_I64, 0, NULL, &index));
 }
 
-/* As the only row of a table. */
-static void give_row(keel_emit *all, uint32_t list) {
-  keel_emit_give(
-      all, 0, keel_emit_binary(all, "Unsqueeze", list, keel_emit_int(all, 0)));
-}
-
-/* The values of keys, in the order of a list of keys; 0, or an empty string, where the map has
- * none of a key. */
+/* The values of keys, in the order of a list of keys, as the only row of a table; 0, or an empty
+ * string, where the map has none of a key. */
 static void give_values(keel_emit *all, uint32_t list, uint32_t keys,
                         uint32_t values) {
-  const int64_t ends[] = {0, 1};
-  const uint32_t find[] = {list, keys};
-  uint32_t place = keel_emit_op(all, "keel::Find", NULL, 0, find, 2);
   /* -1, for an element that is not a key, is the last one */
-  uint32_t table =
-      keel_emit_binary(all, "Pad", values, keel_emit_ints(all, ends, 2));
-  give_row(all, keel_emit_binary(all, "Gather", table, place));
+  keel_emit_text(
+      all, "%0 = Unsqueeze(Gather(Pad(%v, {0, 1}), keel::Find(%v, %v)), {0})",
+      values, list, keys);
 }
 
 static void expand_dict_vectorizer(keel_emit *all) {
@@ -64,9 +55,10 @@ static void expand_cast_map(keel_emit *all) {
     give_values(all, list, keys, values);
     return;
   }
-  uint32_t sorted[2] = {KEEL_ABSENT, KEEL_ABSENT};
-  keel_emit_node(all, "Unique", NULL, 0, &keys, 1, sorted, 2);
-  give_row(all, keel_emit_binary(all, "Gather", values, sorted[1]));
+  keel_emit_text(all,
+                 "sorted, places = Unique(%v);"
+                 "%0 = Unsqueeze(Gather(%v, places), {0})",
+                 keys, values);
 }
 
 /* ---- rows ---- */

@@ -56,8 +56,22 @@ keel_ml_labels keel_ml_labels_of(keel_emit *all, const char *name);
 /* A constant list of them. */
 uint32_t keel_ml_label_list(keel_emit *all, keel_ml_labels labels);
 
+/* Fails with the op's name and the text where something does not hold; whether nothing failed. */
+bool keel_ml_check(keel_emit *all, bool holds, const char *format, ...)
+    KD_PRINTF(3, 4);
+
+/* The last dimension of an input; -1: it is not known. */
+int64_t keel_ml_features(const keel_emit *all, uint32_t input);
+
 /* Refuses X where it is known to have another number of features. */
 void keel_ml_check_features(keel_emit *all, int64_t features);
+
+/* Whether a list has a row, as long as X's, for each of `count` things. */
+bool keel_ml_check_rows(keel_emit *all, const char *name, keel_ml_floats list,
+                        int64_t count, const char *things);
+
+/* Memory of zeros, or NULL. */
+void *keel_ml_take(keel_emit *all, int64_t count, size_t size);
 
 /* Input 0 in a type that holds its elements: f32, or f64 for wider and unknown ones. */
 uint32_t keel_ml_wide(keel_emit *all);
@@ -67,16 +81,9 @@ uint32_t keel_ml_numbers(keel_emit *all, kd_dtype dtype, uint32_t rank,
                          const int64_t *dims, const float *numbers);
 uint32_t keel_ml_list(keel_emit *all, kd_dtype dtype, keel_ml_floats numbers);
 
-/* An op of a value and a number. */
-uint32_t keel_ml_with(keel_emit *all, const char *op, uint32_t value,
-                      double number);
-
 /* x [rows, k] or [k] times the transpose of rows [count, k], as [rows, count]. */
 uint32_t keel_ml_product(keel_emit *all, uint32_t x, kd_dtype dtype,
                          int64_t count, int64_t k, const float *rows);
-
-/* Reduces the last dimension, which stays with one element. */
-uint32_t keel_ml_reduce(keel_emit *all, const char *op, uint32_t value);
 
 /* Scores [rows, count] after the transformation of that name. */
 uint32_t keel_ml_transform(keel_emit *all, uint32_t scores, const char *name);

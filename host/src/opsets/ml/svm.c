@@ -7,13 +7,11 @@
 /* gamma, coef0 and degree */
 static bool svm_read_params(keel_emit *all, double *out_params) {
   keel_ml_floats params = keel_ml_floats_of(all, "kernel_params");
-  if (params.count && params.count != 3) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "kernel_params are gamma, coef0 and degree, not %lld"
-                   " numbers",
-                   (long long)params.count);
+  if (!keel_ml_check(all, !params.count || params.count == 3,
+                     "kernel_params are gamma, coef0 and degree, not %lld"
+                     " numbers",
+                     (long long)params.count))
     return false;
-  }
   for (int i = 0; i < 3; i++)
     out_params[i] = params.count ? (double)params.at[i] : 0;
   return true;
@@ -23,20 +21,14 @@ static bool svm_read_params(keel_emit *all, double *out_params) {
 static uint32_t distances(keel_emit *all, uint32_t x, uint32_t products,
                           keel_ml_floats vectors, int64_t count) {
   int64_t k = vectors.count / count;
-  double *sums = calloc((size_t)count, sizeof *sums);
-  if (!sums) {
-    all->status = keel_no_memory((uint64_t)count * sizeof *sums);
-    return KEEL_ABSENT;
-  }
+  double *sums = keel_ml_take(all, count, sizeof *sums);
+  if (!sums) return KEEL_ABSENT;
   for (int64_t i = 0; i < vectors.count; i++)
     sums[i / k] += (double)vectors.at[i] * (double)vectors.at[i];
   uint32_t of_vectors = keel_emit_constant(all, KD_F64, 1, &count, sums);
   free(sums);
-  uint32_t of_rows = keel_ml_reduce(all, "ReduceSumSquare", x);
-  uint32_t both = keel_emit_binary(all, "Add", of_rows, of_vectors);
-  uint32_t left =
-      keel_emit_binary(all, "Sub", both, keel_ml_with(all, "Mul", products, 2));
-  return keel_ml_with(all, "Max", left, 0);
+  return keel_emit_text(all, "Max(ReduceSumSquare(%v, {-1}) + %v - %v * 2, 0)",
+                        x, of_vectors, products);
 }
 
 /* The kernel function of each row and each of `count` vectors: [rows, count]. */
@@ -49,14 +41,12 @@ static uint32_t kernel(keel_emit *all, uint32_t x, keel_ml_floats vectors,
       keel_ml_product(all, x, KD_F64, count, vectors.count / count, vectors.at);
   if (!strcmp(type, "LINEAR")) return products;
   if (!strcmp(type, "RBF"))
-    return keel_emit_unary(
-        all, "Exp",
-        keel_ml_with(all, "Mul", distances(all, x, products, vectors, count),
-                     -params[0]));
-  uint32_t inner = keel_ml_with(
-      all, "Add", keel_ml_with(all, "Mul", products, params[0]), params[1]);
-  return !strcmp(type, "POLY") ? keel_ml_with(all, "Pow", inner, params[2])
-                               : keel_emit_unary(all, "Tanh", inner);
+    return keel_emit_text(all, "Exp(%v * %f)",
+                          distances(all, x, products, vectors, count),
+                          -params[0]);
+  return keel_emit_text(all, "x = %v * %f + %f; %b ? Pow(x, %f) : Tanh(x)",
+                        products, params[0], params[1], !strcmp(type, "POLY"),
+                        params[2]);
 }
 
 static uint32_t svm_wide(keel_emit *all) {
@@ -66,23 +56,8 @@ static uint32_t svm_wide(keel_emit *all) {
 /* Whether there are as many numbers in a list as are wanted. */
 static bool has_count(keel_emit *all, const char *name, int64_t have,
                       int64_t want) {
-  if (have != want)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT, "%s has %lld numbers, not %lld",
-                   name, (long long)have, (long long)want);
-  return all->status == KD_OK;
-}
-
-/* Whether vectors are as long each; `count` of them. */
-static bool check_vectors(keel_emit *all, const char *name,
-                          keel_ml_floats vectors, int64_t count) {
-  if (count < 1 || !vectors.count || vectors.count % count) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "%lld %s are not as many for each of %lld",
-                   (long long)vectors.count, name, (long long)count);
-    return false;
-  }
-  keel_ml_check_features(all, vectors.count / count);
-  return all->status == KD_OK;
+  return keel_ml_check(all, have == want, "%s has %lld numbers, not %lld", name,
+                       (long long)have, (long long)want);
 }
 
 /* ---- SVMRegressor --------------------------------------------------------------- */
@@ -92,27 +67,22 @@ static void expand_svm_regressor(keel_emit *all) {
   keel_ml_floats weights = keel_ml_floats_of(all, "coefficients");
   keel_ml_floats rho = keel_ml_floats_of(all, "rho");
   int64_t count = keel_attr_int(all->node.op, "n_supports", 0);
-  if (!rho.count) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT, "rho is missing");
-    return;
-  }
+  if (!keel_ml_check(all, rho.count, "rho is missing")) return;
   uint32_t x = svm_wide(all), score = KEEL_ABSENT;
   if (count) {
-    if (!check_vectors(all, "support_vectors", vectors, count) ||
+    if (!keel_ml_check_rows(all, "support_vectors", vectors, count,
+                            "vectors") ||
         !has_count(all, "coefficients", weights.count, count))
       return;
     score = keel_ml_product(all, kernel(all, x, vectors, count), KD_F64, 1,
                             count, weights.at);
   } else {
-    if (!check_vectors(all, "coefficients", weights, 1)) return;
+    if (!keel_ml_check_rows(all, "coefficients", weights, 1, "scores")) return;
     score = keel_ml_product(all, x, KD_F64, 1, weights.count, weights.at);
   }
-  score = keel_ml_with(all, "Add", score, (double)rho.at[0]);
-  if (keel_attr_int(all->node.op, "one_class", 0)) {
-    uint32_t one = keel_emit_number(all, 1, score);
-    score = keel_emit_where(all, keel_ml_with(all, "Greater", score, 0), one,
-                            keel_emit_unary(all, "Neg", one));
-  }
+  score = keel_emit_text(
+      all, "x = %v + %f; @one_class ? Where(x > 0, 1~x, (-1)~x) : x", score,
+      (double)rho.at[0]);
   keel_ml_give_scores(all, 0, score);
 }
 
@@ -136,32 +106,28 @@ static bool read_machine(keel_emit *all, machine *m) {
   m->classes = m->labels.count;
   m->pairs = m->classes * (m->classes - 1) / 2;
   if (all->status != KD_OK) return false;
-  if (m->classes < 1 || m->classes > CLASSES_MOST) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "it has %lld labels, and must have 1 to %d",
-                   (long long)m->classes, CLASSES_MOST);
+  if (!keel_ml_check(all, m->classes >= 1 && m->classes <= CLASSES_MOST,
+                     "it has %lld labels, and must have 1 to %d",
+                     (long long)m->classes, CLASSES_MOST))
     return false;
-  }
   for (int64_t i = 0; i < m->sizes.count; i++) {
-    if (m->sizes.at[i] < 0 || m->sizes.at[i] > m->vectors.count - m->count) {
-      keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                     "vectors_per_class[%lld] is %lld, more than there"
-                     " are, or negative",
-                     (long long)i, (long long)m->sizes.at[i]);
+    int64_t size = m->sizes.at[i];
+    if (!keel_ml_check(all, size >= 0 && size <= m->vectors.count - m->count,
+                       "vectors_per_class[%lld] is %lld, more than there"
+                       " are, or negative",
+                       (long long)i, (long long)size))
       return false;
-    }
-    m->count += m->sizes.at[i];
+    m->count += size;
   }
-  if (m->sizes.count && !m->count)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "vectors_per_class are all 0; a linear model has none");
-  return all->status == KD_OK;
+  return keel_ml_check(all, !m->sizes.count || m->count,
+                       "vectors_per_class are all 0; a linear model has none");
 }
 
 static bool check_machine(keel_emit *all, const machine *m) {
   bool likely = m->prob_a.count || m->prob_b.count;
   return has_count(all, "vectors_per_class", m->sizes.count, m->classes) &&
-         check_vectors(all, "support_vectors", m->vectors, m->count) &&
+         keel_ml_check_rows(all, "support_vectors", m->vectors, m->count,
+                            "vectors") &&
          has_count(all, "coefficients", m->weights.count,
                    (m->classes - 1) * m->count) &&
          has_count(all, "rho", m->rho.count, m->pairs) &&
@@ -173,11 +139,8 @@ static bool check_machine(keel_emit *all, const machine *m) {
 static uint32_t sides(keel_emit *all, const machine *m, uint32_t values) {
   int64_t others = m->classes - 1, from = 0;
   uint32_t parts[CLASSES_MOST];
-  float *block = calloc((size_t)(others * m->count) + 1, sizeof *block);
-  if (!block) {
-    all->status = keel_no_memory((uint64_t)(others * m->count) * sizeof *block);
-    return KEEL_ABSENT;
-  }
+  float *block = keel_ml_take(all, others * m->count, sizeof *block);
+  if (!block) return KEEL_ABSENT;
   for (int64_t i = 0; i < m->classes; i++) {
     int64_t size = m->sizes.at[i];
     for (int64_t o = 0; o < others; o++)
@@ -195,11 +158,8 @@ static uint32_t sides(keel_emit *all, const machine *m, uint32_t values) {
 static uint32_t of_pairs(keel_emit *all, const machine *m,
                          int64_t (*number)(const machine *m, int64_t i,
                                            int64_t j)) {
-  int64_t *list = calloc((size_t)m->pairs + 1, sizeof *list), at = 0;
-  if (!list) {
-    all->status = keel_no_memory((uint64_t)m->pairs * sizeof *list);
-    return KEEL_ABSENT;
-  }
+  int64_t *list = keel_ml_take(all, m->pairs, sizeof *list), at = 0;
+  if (!list) return KEEL_ABSENT;
   for (int64_t i = 0; i < m->classes; i++)
     for (int64_t j = i + 1; j < m->classes; j++)
       list[at++] = number(m, i, j);
@@ -228,63 +188,44 @@ static int64_t second_class(const machine *m, int64_t i, int64_t j) {
   return j;
 }
 
-static uint32_t columns(keel_emit *all, uint32_t value, uint32_t list) {
-  const keel_attr axis = KEEL_INT("axis", 1);
-  const uint32_t inputs[] = {value, list};
-  return keel_emit_op(all, "Gather", &axis, 1, inputs, 2);
-}
-
 /* Above 0 where the first class of a pair wins: [rows, pairs]. */
 static uint32_t decide(keel_emit *all, const machine *m) {
   uint32_t values = kernel(all, svm_wide(all), m->vectors, m->count);
-  uint32_t both = sides(all, m, values);
-  uint32_t sum = keel_emit_binary(
-      all, "Add", columns(all, both, of_pairs(all, m, first_side)),
-      columns(all, both, of_pairs(all, m, second_side)));
-  return keel_emit_binary(all, "Add", sum, keel_ml_list(all, KD_F64, m->rho));
+  return keel_emit_text(
+      all, "x = %v; Gather[axis=1](x, %v) + Gather[axis=1](x, %v) + %v",
+      sides(all, m, values), of_pairs(all, m, first_side),
+      of_pairs(all, m, second_side), keel_ml_list(all, KD_F64, m->rho));
 }
 
 /* Pairs that each class wins: [rows, classes]. */
 static uint32_t votes(keel_emit *all, const machine *m, uint32_t scores) {
-  const keel_attr attrs[] = {KEEL_INT("axis", -1)};
-  const float values[] = {0, 1};
-  const int64_t two = 2;
-  uint32_t winner = keel_emit_where(
-      all, keel_ml_with(all, "Greater", scores, 0),
-      of_pairs(all, m, first_class), of_pairs(all, m, second_class));
-  const uint32_t hot[] = {winner,
-                          keel_emit_constant(all, KD_I64, 0, NULL, &m->classes),
-                          keel_emit_constant(all, KD_F32, 1, &two, values)};
-  const uint32_t sum[] = {keel_emit_op(all, "OneHot", attrs, 1, hot, 3),
-                          keel_emit_int(all, 1)};
-  const keel_attr flat = KEEL_INT("keepdims", 0);
-  return keel_emit_op(all, "ReduceSum", &flat, 1, sum, 2);
+  return keel_emit_text(
+      all,
+      "winner = Where(%v > 0, %v, %v); hot = OneHot(winner, %v, f32({0, 1}));"
+      "ReduceSum[keepdims=0](hot, {1})",
+      scores, of_pairs(all, m, first_class), of_pairs(all, m, second_class),
+      keel_emit_constant(all, KD_I64, 0, NULL, &m->classes));
 }
 
 static uint32_t probabilities(keel_emit *all, const machine *m,
                               uint32_t scores) {
-  const keel_attr classes = KEEL_INT("classes", m->classes);
-  uint32_t value = keel_emit_binary(all, "Mul", scores,
-                                    keel_ml_list(all, KD_F64, m->prob_a));
-  value =
-      keel_emit_binary(all, "Add", value, keel_ml_list(all, KD_F64, m->prob_b));
-  value = keel_emit_unary(all, "Sigmoid", keel_emit_unary(all, "Neg", value));
-  value =
-      keel_ml_with(all, "Min", keel_ml_with(all, "Max", value, 1e-7), 1 - 1e-7);
-  return keel_emit_op(all, "keel::Couple", &classes, 1, &value, 1);
+  return keel_emit_text(all,
+                        "x = Sigmoid(-(%v * %v + %v));"
+                        "keel::Couple[classes=%i](Min(Max(x, 1e-7), 1 - 1e-7))",
+                        scores, keel_ml_list(all, KD_F64, m->prob_a),
+                        keel_ml_list(all, KD_F64, m->prob_b), m->classes);
 }
 
 /* One score for each class, without support vectors. */
 static void classify_linear(keel_emit *all, const machine *m) {
-  if (!check_vectors(all, "coefficients", m->weights, m->classes)) return;
-  if (!m->rho.count) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT, "rho is missing");
+  if (!keel_ml_check_rows(all, "coefficients", m->weights, m->classes,
+                          "labels") ||
+      !keel_ml_check(all, m->rho.count, "rho is missing"))
     return;
-  }
   uint32_t scores =
       keel_ml_product(all, svm_wide(all), KD_F64, m->classes,
                       m->weights.count / m->classes, m->weights.at);
-  scores = keel_ml_with(all, "Add", scores, (double)m->rho.at[0]);
+  scores = keel_emit_text(all, "%v + %f", scores, (double)m->rho.at[0]);
   keel_ml_give_labels(all, scores, m->labels);
   keel_ml_give_scores(all, 1, scores);
 }
@@ -296,12 +237,10 @@ static void expand_svm_classifier(keel_emit *all) {
     classify_linear(all, &m);
     return;
   }
-  if (m.classes < 2) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "it has support vectors, and only one label");
+  if (!keel_ml_check(all, m.classes > 1,
+                     "it has support vectors, and only one label") ||
+      !check_machine(all, &m))
     return;
-  }
-  if (!check_machine(all, &m)) return;
   uint32_t scores = decide(all, &m);
   keel_ml_give_labels(all, votes(all, &m, scores), m.labels);
   if (m.prob_a.count)

@@ -52,13 +52,6 @@ static void forest_free(forest *f) {
   free(f->members);
 }
 
-static void *trees_take(keel_emit *all, int64_t count, size_t size) {
-  if (all->status != KD_OK) return NULL;
-  void *room = calloc((size_t)count + 1, size);
-  if (!room) all->status = keel_no_memory((uint64_t)count * size);
-  return room;
-}
-
 static bool in_range(int64_t number, int64_t end) {
   return number >= 0 && number < end;
 }
@@ -102,10 +95,8 @@ static double trees_number_at(const numbers *from, int64_t index) {
 /* Whether a list is as long as the others. */
 static bool has_length(keel_emit *all, const char *name, int64_t have,
                        int64_t want, const char *other) {
-  if (have != want)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT, "%s has %lld entries, and %s %lld",
-                   name, (long long)have, other, (long long)want);
-  return all->status == KD_OK;
+  return keel_ml_check(all, have == want, "%s has %lld entries, and %s %lld",
+                       name, (long long)have, other, (long long)want);
 }
 
 /* A list as long as the others. */
@@ -117,22 +108,18 @@ static keel_ml_ints read_ints(keel_emit *all, const char *name, int64_t want,
 }
 
 static bool check_feature(keel_emit *all, const branch *node, int64_t at) {
-  const keel_type *type = keel_emit_type(all, 0);
-  int64_t have = type && type->rank ? type->dims[type->rank - 1] : -1;
-  if (!in_range(node->feature, have < 0 ? INT32_MAX : have))
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "nodes_featureids[%lld] is %lld, which X has not",
-                   (long long)at, (long long)node->feature);
-  return all->status == KD_OK;
+  int64_t have = keel_ml_features(all, 0);
+  return keel_ml_check(all,
+                       in_range(node->feature, have < 0 ? INT32_MAX : have),
+                       "nodes_featureids[%lld] is %lld, which X has not",
+                       (long long)at, (long long)node->feature);
 }
 
 static bool check_target(keel_emit *all, const forest *f, const char *name,
                          int64_t at, int64_t target) {
-  if (!in_range(target, f->targets))
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "%s[%lld] is %lld, and there are %lld", name, (long long)at,
-                   (long long)target, (long long)f->targets);
-  return all->status == KD_OK;
+  return keel_ml_check(all, in_range(target, f->targets),
+                       "%s[%lld] is %lld, and there are %lld", name,
+                       (long long)at, (long long)target, (long long)f->targets);
 }
 
 /* Takes the nodes' memory, and reads what both forms have. */
@@ -147,7 +134,7 @@ static bool read_nodes(keel_emit *all, forest *f, const numbers *splits,
   keel_ml_ints features = read_ints(all, "nodes_featureids", f->count, first);
   keel_ml_ints yes = read_ints(all, "nodes_truenodeids", f->count, first);
   keel_ml_ints no = read_ints(all, "nodes_falsenodeids", f->count, first);
-  f->nodes = trees_take(all, f->count, sizeof *f->nodes);
+  f->nodes = keel_ml_take(all, f->count, sizeof *f->nodes);
   f->wide = splits->tensor && splits->tensor->type->dtype == KD_F64;
   for (int64_t i = 0; all->status == KD_OK && i < f->count; i++)
     f->nodes[i] = (branch){.feature = features.at[i],
@@ -190,7 +177,7 @@ static int order_votes(const void *a, const void *b) {
 static bool sort_ids(keel_emit *all, ids *names) {
   int64_t count = names->nodes.count;
   bool in_order = true;
-  names->sorted = trees_take(all, count, sizeof *names->sorted);
+  names->sorted = keel_ml_take(all, count, sizeof *names->sorted);
   if (!names->sorted) return false;
   for (int64_t i = 0; i < count; i++) {
     names->sorted[i] = (id){names->trees.at[i], names->nodes.at[i], i};
@@ -236,8 +223,8 @@ static int64_t trees_follow(keel_emit *all, const ids *names, int64_t at,
 
 /* Each tree's first node in the lists is its root. */
 static bool find_roots(keel_emit *all, forest *f, const ids *names) {
-  f->roots = trees_take(all, f->count, sizeof *f->roots);
-  bool *is_root = trees_take(all, f->count, sizeof *is_root);
+  f->roots = keel_ml_take(all, f->count, sizeof *f->roots);
+  bool *is_root = keel_ml_take(all, f->count, sizeof *is_root);
   for (int64_t i = 0; is_root && f->roots && i < f->count;) {
     int64_t tree = names->sorted[i].tree, first = names->sorted[i].at;
     for (; i < f->count && names->sorted[i].tree == tree; i++)
@@ -298,13 +285,11 @@ static void give_votes(keel_emit *all, forest *f, const ids *names) {
            f->votes[i].node == node)
       i++;
     int64_t place = find_node(names, tree, node, -1);
-    if (place < 0) {
-      keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                     "a weight is for node %lld of tree %lld, which is not"
-                     " there",
-                     (long long)node, (long long)tree);
+    if (!keel_ml_check(all, place >= 0,
+                       "a weight is for node %lld of tree %lld, which is not"
+                       " there",
+                       (long long)node, (long long)tree))
       return;
-    }
     if (f->nodes[place].mode != LEAF) continue;
     f->nodes[place].yes = first;
     f->nodes[place].no = i;
@@ -319,7 +304,7 @@ static bool read_votes(keel_emit *all, forest *f, const ids *names,
   keel_ml_ints nodes = read_ints(all, attrs->nodes, count, attrs->targets);
   numbers weights = read_numbers(all, attrs->weights, attrs->weights_tensor);
   has_length(all, attrs->weights, weights.count, count, attrs->targets);
-  f->votes = trees_take(all, count, sizeof *f->votes);
+  f->votes = keel_ml_take(all, count, sizeof *f->votes);
   if (!f->votes) return false;
   bool in_order = true;
   for (int64_t i = 0; i < count; i++) {
@@ -372,7 +357,7 @@ static bool read_leaves(keel_emit *all, forest *f) {
   numbers weights = read_numbers(all, NULL, "leaf_weights");
   has_length(all, "leaf_weights", weights.count, targets.count,
              "leaf_targetids");
-  f->votes = trees_take(all, targets.count, sizeof *f->votes);
+  f->votes = keel_ml_take(all, targets.count, sizeof *f->votes);
   if (!f->votes) return false;
   f->vote_count = targets.count;
   for (int64_t i = 0; i < targets.count; i++) {
@@ -396,28 +381,24 @@ static void read_members(forest *f, branch *node) {
 static bool take_members(keel_emit *all, forest *f, int64_t nodes) {
   numbers members = read_numbers(all, NULL, "membership_values");
   int64_t sets = 0;
-  f->members = trees_take(all, members.count, sizeof *f->members);
+  f->members = keel_ml_take(all, members.count, sizeof *f->members);
   for (int64_t i = 0; f->members && i < members.count; i++) {
     f->members[i] = trees_number_at(&members, i);
     sets += f->members[i] != f->members[i];
   }
-  if (sets != nodes)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "membership_values has %lld sets, each ended by NaN,"
-                   " and %lld nodes ask for one",
-                   (long long)sets, (long long)nodes);
-  return all->status == KD_OK;
+  return keel_ml_check(all, sets == nodes,
+                       "membership_values has %lld sets, each ended by NaN,"
+                       " and %lld nodes ask for one",
+                       (long long)sets, (long long)nodes);
 }
 
 static bool read_modes(keel_emit *all, forest *f) {
   const keel_tensor *modes = keel_ml_tensor_of(all, "nodes_modes");
   int64_t sets = 0;
-  if (modes->type->dtype != KD_U8 || modes->type->elements != f->count) {
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "nodes_modes must be %lld elements of u8",
-                   (long long)f->count);
+  if (!keel_ml_check(
+          all, modes->type->dtype == KD_U8 && modes->type->elements == f->count,
+          "nodes_modes must be %lld elements of u8", (long long)f->count))
     return false;
-  }
   for (int64_t i = 0; i < f->count; i++) {
     f->nodes[i].mode = ((const uint8_t *)modes->data)[i];
     sets += f->nodes[i].mode == MEMBER;
@@ -433,7 +414,7 @@ static bool read_roots(keel_emit *all, forest *f) {
   keel_ml_ints roots = keel_ml_ints_of(all, "tree_roots");
   if (!roots.count)
     keel_emit_fail(all, KD_INVALID_ARGUMENT, "tree_roots is empty");
-  f->roots = trees_take(all, roots.count, sizeof *f->roots);
+  f->roots = keel_ml_take(all, roots.count, sizeof *f->roots);
   for (int64_t i = 0; f->roots && i < roots.count; i++) {
     if (!in_range(roots.at[i], f->count))
       keel_emit_fail(all, KD_INVALID_ARGUMENT,
@@ -526,13 +507,11 @@ static void trees_walk(keel_emit *all, forest *f, written *w, visit *stack,
       continue;
     }
     branch *node = &f->nodes[now.to];
-    if (node->met) {
-      keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                     "node %lld is reached twice from the roots: it is in a "
-                     "cycle, or two nodes lead to it",
-                     (long long)now.to);
+    if (!keel_ml_check(all, !node->met,
+                       "node %lld is reached twice from the roots: it is in a "
+                       "cycle, or two nodes lead to it",
+                       (long long)now.to))
       return;
-    }
     node->met = true;
     if (node->mode == LEAF) {
       write_leaf(w, node->yes, node->no);
@@ -547,28 +526,27 @@ static void trees_walk(keel_emit *all, forest *f, written *w, visit *stack,
 static bool write_nodes(keel_emit *all, forest *f, written *w) {
   /* each node once, at most two leaves beside it, and the members of sets */
   int64_t most = 3 * f->count + f->member_count;
-  visit *stack = trees_take(all, 2 * f->count + 2, sizeof *stack);
-  w->features = trees_take(all, most, sizeof *w->features);
-  w->modes = trees_take(all, most, sizeof *w->modes);
-  w->yes = trees_take(all, most, sizeof *w->yes);
-  w->no = trees_take(all, most, sizeof *w->no);
-  w->splits = trees_take(all, most, sizeof *w->splits);
-  w->roots = trees_take(all, f->root_count, sizeof *w->roots);
+  visit *stack = keel_ml_take(all, 2 * f->count + 2, sizeof *stack);
+  w->features = keel_ml_take(all, most, sizeof *w->features);
+  w->modes = keel_ml_take(all, most, sizeof *w->modes);
+  w->yes = keel_ml_take(all, most, sizeof *w->yes);
+  w->no = keel_ml_take(all, most, sizeof *w->no);
+  w->splits = keel_ml_take(all, most, sizeof *w->splits);
+  w->roots = keel_ml_take(all, f->root_count, sizeof *w->roots);
   for (int64_t i = 0; i < f->root_count && all->status == KD_OK; i++) {
     w->roots[i] = w->count;
     trees_walk(all, f, w, stack, f->roots[i]);
   }
   free(stack);
-  if (w->count > INT32_MAX || f->vote_count > INT32_MAX)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT, "it has more than 2^31 nodes");
-  return all->status == KD_OK;
+  return keel_ml_check(all, w->count <= INT32_MAX && f->vote_count <= INT32_MAX,
+                       "it has more than 2^31 nodes");
 }
 
 static keel_tensor *list_tensor(keel_emit *all, kd_dtype dtype, int64_t count,
                                 const double *from) {
   keel_tensor *tensor = NULL;
   size_t size = keel_dtype_size(dtype);
-  char *bytes = trees_take(all, count, size);
+  char *bytes = keel_ml_take(all, count, size);
   if (!bytes) return NULL;
   for (int64_t i = 0; i < count; i++)
     keel_float_encode(dtype, from[i], bytes + (size_t)i * size);
@@ -586,8 +564,8 @@ static uint32_t add_trees(keel_emit *all, const forest *f, const written *w,
                           const char *aggregate, uint32_t x,
                           keel_tensor *splits) {
   uint32_t nodes = (uint32_t)w->count, votes = (uint32_t)f->vote_count;
-  int64_t *targets = trees_take(all, f->vote_count, sizeof *targets);
-  double *weights = trees_take(all, f->vote_count, sizeof *weights);
+  int64_t *targets = keel_ml_take(all, f->vote_count, sizeof *targets);
+  double *weights = keel_ml_take(all, f->vote_count, sizeof *weights);
   keel_tensor *weight_list = NULL;
   uint32_t value = KEEL_ABSENT;
   for (int64_t i = 0; targets && weights && i < f->vote_count; i++) {
@@ -641,7 +619,7 @@ static uint32_t with_base(keel_emit *all, uint32_t scores, const numbers *base,
       !has_length(all, "base_values", base->count, targets, "the result"))
     return scores;
   kd_dtype dtype = keel_emit_dtype(all, scores);
-  double *list = trees_take(all, base->count, sizeof *list);
+  double *list = keel_ml_take(all, base->count, sizeof *list);
   keel_tensor *tensor = NULL;
   for (int64_t i = 0; list && i < base->count; i++)
     list[i] = trees_number_at(base, i);
@@ -656,11 +634,9 @@ static uint32_t with_base(keel_emit *all, uint32_t scores, const numbers *base,
 
 static bool read_targets(keel_emit *all, forest *f) {
   f->targets = keel_attr_int(all->node.op, "n_targets", 0);
-  if (f->targets < 1 || f->targets > TARGETS_MOST)
-    keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "n_targets is %lld, and must be 1 to %d",
-                   (long long)f->targets, TARGETS_MOST);
-  return all->status == KD_OK;
+  return keel_ml_check(all, f->targets >= 1 && f->targets <= TARGETS_MOST,
+                       "n_targets is %lld, and must be 1 to %d",
+                       (long long)f->targets, TARGETS_MOST);
 }
 
 static void expand_tree_regressor(keel_emit *all) {
@@ -730,7 +706,7 @@ static uint32_t binary_scores(keel_emit *all, forest *f, numbers *base) {
   f->targets = 1;
   uint32_t score = run_trees(all, f, "sum");
   if (base->count == 2)
-    score = keel_ml_with(all, "Add", score, trees_number_at(base, voted));
+    score = keel_emit_text(all, "%v + %f", score, trees_number_at(base, voted));
   else
     score = with_base(all, score, base, 1);
   return keel_ml_both(all, score, sums_to_one);

@@ -52,7 +52,29 @@ typedef struct keel_decoder_symbol {
 keel_status keel_decoder_open(keel_decoder_library *library,
                               const keel_decoder_symbol *symbols, size_t count);
 
-/* The error of a decoder that was built without its library's headers. */
+/* What a decoder calls of its library, which FUNCTIONS(X) lists, as members of `lib`, and
+ * FORMAT_open_library; the last arguments are the library's names. */
+#define KEEL_DECODER_SLOT(name)   __typeof__(name) *name;
+#define KEEL_DECODER_SYMBOL(name) {#name, &lib.name},
+#define KEEL_DECODER_LIBRARY(FUNCTIONS, its_format, text, its_package, ...) \
+  static struct { FUNCTIONS(KEEL_DECODER_SLOT) } lib;                       \
+  static keel_status its_format##_open_library(void) {                      \
+    static keel_decoder_library library = {                                 \
+        .format = text, .names = {__VA_ARGS__}, .package = its_package};    \
+    static const keel_decoder_symbol symbols[] = {                          \
+        FUNCTIONS(KEEL_DECODER_SYMBOL)};                                    \
+    return keel_decoder_open(&library, symbols, KEEL_COUNT_OF(symbols));    \
+  }
+
+/* The error of a decoder that was built without its library's headers, and that decoder. */
 keel_status keel_decoder_missing(const char *format, const char *package);
+#define KEEL_DECODER_MISSING(format, text, package)                    \
+  keel_status keel_decode_##format(const uint8_t *data, uint64_t size, \
+                                   keel_picture *image) {              \
+    (void)data;                                                        \
+    (void)size;                                                        \
+    (void)image;                                                       \
+    return keel_decoder_missing(text, package);                        \
+  }
 
 #endif /* KEEL_DECODERS_H */

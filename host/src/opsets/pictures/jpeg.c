@@ -13,6 +13,7 @@
 
 #define JPEG_FUNCTIONS(X)   \
   X(jpeg_std_error)         \
+  X(jpeg_CreateDecompress)  \
   X(jpeg_mem_src)           \
   X(jpeg_read_header)       \
   X(jpeg_start_decompress)  \
@@ -20,28 +21,13 @@
   X(jpeg_finish_decompress) \
   X(jpeg_destroy_decompress)
 
-static struct {
-#define SLOT(name) __typeof__(name) *name;
-  JPEG_FUNCTIONS(SLOT)
-#undef SLOT
-  __typeof__(jpeg_CreateDecompress) *create; /* its name is a macro's, too */
-} lib;
-
 #if JPEG_LIB_VERSION >= 80
 #define JPEG_FILE "libjpeg.so.8"
 #else
 #define JPEG_FILE "libjpeg.so.62"
 #endif
 
-static keel_status jpeg_open_library(void) {
-  static keel_decoder_library library = {
-      .format = "JPEG", .names = {JPEG_FILE}, .package = "libjpeg62-turbo"};
-#define SYMBOL(name) {#name, &lib.name},
-  static const keel_decoder_symbol symbols[] = {
-      JPEG_FUNCTIONS(SYMBOL){"jpeg_CreateDecompress", &lib.create}};
-#undef SYMBOL
-  return keel_decoder_open(&library, symbols, KEEL_COUNT_OF(symbols));
-}
+KEEL_DECODER_LIBRARY(JPEG_FUNCTIONS, jpeg, "JPEG", "libjpeg62-turbo", JPEG_FILE)
 
 typedef struct reader {
   struct jpeg_error_mgr errors; /* must be first: cast from it */
@@ -118,7 +104,7 @@ static void read_image(reader *r, const uint8_t *data, uint64_t size,
                        keel_picture *image) {
   j_decompress_ptr state = &r->state;
   if (setjmp(r->back)) return;
-  lib.create(state, JPEG_LIB_VERSION, sizeof *state);
+  lib.jpeg_CreateDecompress(state, JPEG_LIB_VERSION, sizeof *state);
   state->progress = &r->progress;
   lib.jpeg_mem_src(state, data, (unsigned long)size);
   lib.jpeg_read_header(state, TRUE);
@@ -159,13 +145,5 @@ keel_status keel_decode_jpeg(const uint8_t *data, uint64_t size,
 }
 
 #else
-
-keel_status keel_decode_jpeg(const uint8_t *data, uint64_t size,
-                             keel_picture *image) {
-  (void)data;
-  (void)size;
-  (void)image;
-  return keel_decoder_missing("JPEG", "libjpeg-dev");
-}
-
+KEEL_DECODER_MISSING(jpeg, "JPEG", "libjpeg-dev")
 #endif

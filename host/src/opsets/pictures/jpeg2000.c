@@ -33,21 +33,8 @@
   X(opj_end_decompress)                 \
   X(opj_image_destroy)
 
-static struct {
-#define SLOT(name) __typeof__(name) *name;
-  OPENJPEG_FUNCTIONS(SLOT)
-#undef SLOT
-} lib;
-
-static keel_status jpeg2000_open_library(void) {
-  static keel_decoder_library library = {.format = "JPEG 2000",
-                                         .names = {"libopenjp2.so.7"},
-                                         .package = "libopenjp2-7"};
-#define SYMBOL(name) {#name, &lib.name},
-  static const keel_decoder_symbol symbols[] = {OPENJPEG_FUNCTIONS(SYMBOL)};
-#undef SYMBOL
-  return keel_decoder_open(&library, symbols, KEEL_COUNT_OF(symbols));
-}
+KEEL_DECODER_LIBRARY(OPENJPEG_FUNCTIONS, jpeg2000, "JPEG 2000", "libopenjp2-7",
+                     "libopenjp2.so.7")
 
 typedef struct reader {
   const uint8_t *data;
@@ -239,13 +226,5 @@ keel_status keel_decode_jpeg2000(const uint8_t *data, uint64_t size,
 }
 
 #else
-
-keel_status keel_decode_jpeg2000(const uint8_t *data, uint64_t size,
-                                 keel_picture *image) {
-  (void)data;
-  (void)size;
-  (void)image;
-  return keel_decoder_missing("JPEG 2000", "libopenjp2-7-dev");
-}
-
+KEEL_DECODER_MISSING(jpeg2000, "JPEG 2000", "libopenjp2-7-dev")
 #endif

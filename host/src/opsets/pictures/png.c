@@ -26,25 +26,11 @@
   X(png_read_row)               \
   X(png_read_end)
 
-static struct {
-#define SLOT(name) __typeof__(name) *name;
-  PNG_FUNCTIONS(SLOT)
-#undef SLOT
-} lib;
-
 #define TEXT_OF(number) #number
 #define FILE_OF(number) "libpng16.so." TEXT_OF(number)
 
-static keel_status png_open_library(void) {
-  static keel_decoder_library library = {
-      .format = "PNG",
-      .names = {FILE_OF(PNG_LIBPNG_VER_SONUM)},
-      .package = "libpng16-16"};
-#define SYMBOL(name) {#name, &lib.name},
-  static const keel_decoder_symbol symbols[] = {PNG_FUNCTIONS(SYMBOL)};
-#undef SYMBOL
-  return keel_decoder_open(&library, symbols, KEEL_COUNT_OF(symbols));
-}
+KEEL_DECODER_LIBRARY(PNG_FUNCTIONS, png, "PNG", "libpng16-16",
+                     FILE_OF(PNG_LIBPNG_VER_SONUM))
 
 typedef struct reader {
   png_structp png;
@@ -122,13 +108,5 @@ keel_status keel_decode_png(const uint8_t *data, uint64_t size,
 }
 
 #else
-
-keel_status keel_decode_png(const uint8_t *data, uint64_t size,
-                            keel_picture *image) {
-  (void)data;
-  (void)size;
-  (void)image;
-  return keel_decoder_missing("PNG", "libpng-dev");
-}
-
+KEEL_DECODER_MISSING(png, "PNG", "libpng-dev")
 #endif

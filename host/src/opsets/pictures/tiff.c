@@ -20,20 +20,7 @@
   X(TIFFGetField)                         \
   X(TIFFReadRGBAImageOriented)
 
-static struct {
-#define SLOT(name) __typeof__(name) *name;
-  TIFF_FUNCTIONS(SLOT)
-#undef SLOT
-} lib;
-
-static keel_status tiff_open_library(void) {
-  static keel_decoder_library library = {
-      .format = "TIFF", .names = {"libtiff.so.6"}, .package = "libtiff6"};
-#define SYMBOL(name) {#name, &lib.name},
-  static const keel_decoder_symbol symbols[] = {TIFF_FUNCTIONS(SYMBOL)};
-#undef SYMBOL
-  return keel_decoder_open(&library, symbols, KEEL_COUNT_OF(symbols));
-}
+KEEL_DECODER_LIBRARY(TIFF_FUNCTIONS, tiff, "TIFF", "libtiff6", "libtiff.so.6")
 
 typedef struct reader {
   const uint8_t *data;
@@ -151,13 +138,5 @@ keel_status keel_decode_tiff(const uint8_t *data, uint64_t size,
 }
 
 #else
-
-keel_status keel_decode_tiff(const uint8_t *data, uint64_t size,
-                             keel_picture *image) {
-  (void)data;
-  (void)size;
-  (void)image;
-  return keel_decoder_missing("TIFF", "libtiff-dev (4.5 or later)");
-}
-
+KEEL_DECODER_MISSING(tiff, "TIFF", "libtiff-dev (4.5 or later)")
 #endif

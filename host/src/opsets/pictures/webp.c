@@ -13,22 +13,8 @@
 #define BESIDE 4 /* bytes of a pixel, where nothing is lost */
 #define PIECE  4096
 
-static struct {
-#define SLOT(name) __typeof__(name) *name;
-  WEBP_FUNCTIONS(SLOT)
-#undef SLOT
-} lib;
-
-static keel_status webp_open_library(void) {
-  static keel_decoder_library library = {
-      .format = "WebP",
-      .names = {"libwebp.so.7", "libwebp.so.6"},
-      .package = "libwebp7"};
-#define SYMBOL(name) {#name, &lib.name},
-  static const keel_decoder_symbol symbols[] = {WEBP_FUNCTIONS(SYMBOL)};
-#undef SYMBOL
-  return keel_decoder_open(&library, symbols, KEEL_COUNT_OF(symbols));
-}
+KEEL_DECODER_LIBRARY(WEBP_FUNCTIONS, webp, "WebP", "libwebp7", "libwebp.so.7",
+                     "libwebp.so.6")
 
 /* In pieces, between which the run may end. */
 static keel_status decode(WebPIDecoder *decoder, const uint8_t *data,
@@ -65,13 +51,5 @@ keel_status keel_decode_webp(const uint8_t *data, uint64_t size,
 }
 
 #else
-
-keel_status keel_decode_webp(const uint8_t *data, uint64_t size,
-                             keel_picture *image) {
-  (void)data;
-  (void)size;
-  (void)image;
-  return keel_decoder_missing("WebP", "libwebp-dev");
-}
-
+KEEL_DECODER_MISSING(webp, "WebP", "libwebp-dev")
 #endif

@@ -39,6 +39,19 @@ static keel_status reduce_on(const keel_group_call *call, keel_device *device,
   return status;
 }
 
+/* Side by side along the first dimension. */
+static keel_status join_on(const keel_group_call *call, keel_device *device,
+                           keel_tensor *const *parts,
+                           keel_tensor **out_tensor) {
+  const keel_attr axis[] = {KEEL_INT("axis", 0)};
+  keel_tensor *joined = NULL;
+  KEEL_TRY(keel_group_call_on(device, "Concat", axis, 1, parts,
+                              call->group->size, &joined, 1));
+  keel_status status = keel_group_move(device, joined, out_tensor);
+  keel_tensor_release(joined);
+  return status;
+}
+
 static keel_status staged_all_reduce(const keel_group_call *call,
                                      keel_tensor **outputs) {
   const keel_group *group = call->group;
@@ -51,16 +64,8 @@ static keel_status staged_all_reduce(const keel_group_call *call,
 static keel_status all_gather(const keel_group_call *call,
                               keel_tensor **outputs) {
   const keel_group *group = call->group;
-  const keel_attr axis[] = {KEEL_INT("axis", 0)};
-  for (uint32_t i = 0; i < group->size; i++) {
-    keel_tensor *joined = NULL;
-    KEEL_TRY(keel_group_call_on(group->devices[i], "Concat", axis, 1,
-                                call->inputs, group->size, &joined, 1));
-    keel_status status =
-        keel_group_move(group->devices[i], joined, &outputs[i]);
-    keel_tensor_release(joined);
-    if (status != KD_OK) return status;
-  }
+  for (uint32_t i = 0; i < group->size; i++)
+    KEEL_TRY(join_on(call, group->devices[i], call->inputs, &outputs[i]));
   return KD_OK;
 }
 
@@ -76,8 +81,9 @@ static keel_status split_all(const keel_group *group,
   return KD_OK;
 }
 
-static keel_status staged_reduce_scatter(const keel_group_call *call,
-                                         keel_tensor **outputs) {
+/* Part i of each member's value, along the first dimension, reduced or joined, to member i. */
+static keel_status split_to_all(const keel_group_call *call,
+                                keel_tensor **outputs) {
   const keel_group *group = call->group;
   size_t size = group->size;
   keel_tensor **parts = calloc(size * size + size, sizeof *parts);
@@ -87,33 +93,8 @@ static keel_status staged_reduce_scatter(const keel_group_call *call,
   for (size_t i = 0; i < size && status == KD_OK; i++) {
     for (size_t r = 0; r < size; r++)
       column[r] = parts[r * size + i];
-    status = reduce_on(call, group->devices[i], column, &outputs[i]);
-  }
-  for (size_t i = 0; i < size * size; i++)
-    keel_tensor_release(parts[i]);
-  free(parts);
-  return status;
-}
-
-/* Part i of each member's value, along the first dimension, to member i. */
-static keel_status all_to_all(const keel_group_call *call,
-                              keel_tensor **outputs) {
-  const keel_group *group = call->group;
-  const keel_attr axis[] = {KEEL_INT("axis", 0)};
-  size_t size = group->size;
-  keel_tensor **parts = calloc(size * size + size, sizeof *parts);
-  if (!parts) return keel_no_memory(size * size * sizeof *parts);
-  keel_tensor **column = parts + size * size;
-  keel_status status = split_all(group, call->inputs, parts);
-  for (size_t i = 0; i < size && status == KD_OK; i++) {
-    for (size_t r = 0; r < size; r++)
-      column[r] = parts[r * size + i];
-    keel_tensor *joined = NULL;
-    status = keel_group_call_on(group->devices[i], "Concat", axis, 1, column,
-                                (uint32_t)size, &joined, 1);
-    if (status == KD_OK)
-      status = keel_group_move(group->devices[i], joined, &outputs[i]);
-    keel_tensor_release(joined);
+    status = (call->kind == KD_REDUCE_SCATTER ? reduce_on : join_on)(
+        call, group->devices[i], column, &outputs[i]);
   }
   for (size_t i = 0; i < size * size; i++)
     keel_tensor_release(parts[i]);
@@ -138,9 +119,8 @@ keel_status keel_group_staged(const keel_group_call *call,
     case KD_ALL_GATHER:
       return all_gather(call, outputs);
     case KD_REDUCE_SCATTER:
-      return staged_reduce_scatter(call, outputs);
     case KD_ALL_TO_ALL:
-      return all_to_all(call, outputs);
+      return split_to_all(call, outputs);
     default:
       return staged_broadcast(call, outputs);
   }

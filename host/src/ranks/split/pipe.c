@@ -206,17 +206,6 @@ static uint32_t stage_with(const piper *p, uint32_t value) {
   return from == KEEL_ABSENT ? KEEL_SPLIT_ANY_STAGE : stage_of(p, from);
 }
 
-static keel_status find_member(piper *p) {
-  const keel_port port = {.name = "keel.member",
-                          .rank = KEEL_RANK_UNKNOWN,
-                          .flags = KEEL_PORT_RESOURCE};
-  if (p->member != KEEL_ABSENT) return KD_OK;
-  p->member = keel_function_value(p->to, port.name);
-  return p->member == KEEL_ABSENT
-             ? KD_OUT_OF_MEMORY
-             : keel_function_input(p->to, p->member, &port);
-}
-
 /* name: of the node that the exchange is for */
 static keel_status pipe_add(piper *p, const char *domain, const char *op,
                             const keel_attr *attrs, uint32_t attr_count,
@@ -239,7 +228,7 @@ static keel_status receive(piper *p, uint32_t value, uint32_t from,
   const keel_attr attrs[] = {
       KEEL_INT("from", from), KEEL_INT("dtype", info.type->dtype),
       KEEL_INTS("shape", info.type->rank, info.type->dims)};
-  KEEL_TRY(find_member(p));
+  KEEL_TRY(keel_split_member(p->to, &p->member));
   p->facts->exchanges++;
   return pipe_add(p, "keel", "Receive", attrs, 3, &p->member, 1,
                   p->to->nodes[info.producer].name, out_value);
@@ -248,7 +237,7 @@ static keel_status receive(piper *p, uint32_t value, uint32_t from,
 static keel_status send(piper *p, uint32_t value, uint32_t to) {
   const keel_attr attr = KEEL_INT("to", to);
   uint32_t sent = KEEL_ABSENT;
-  KEEL_TRY(find_member(p));
+  KEEL_TRY(keel_split_member(p->to, &p->member));
   const uint32_t inputs[] = {p->member, value};
   p->facts->exchanges++;
   return pipe_add(p, "keel", "Send", &attr, 1, inputs, 2,
@@ -344,7 +333,7 @@ static keel_status pipe_share(piper *p, uint32_t root, const keel_type *type,
     keel_tensor_release(zeros);
     if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   }
-  KEEL_TRY(find_member(p));
+  KEEL_TRY(keel_split_member(p->to, &p->member));
   const uint32_t inputs[] = {p->member, value};
   const keel_attr attrs[] = {KEEL_INT("size", size),
                              KEEL_INTS("ranks", size, ranks)};

@@ -34,15 +34,14 @@ keel_status keel_split_ints(keel_splitter *s, const int64_t *list,
   return e.status;
 }
 
-static keel_status find_member(keel_splitter *s) {
+keel_status keel_split_member(keel_function *f, uint32_t *member) {
   const keel_port port = {.name = "keel.member",
                           .rank = KEEL_RANK_UNKNOWN,
                           .flags = KEEL_PORT_RESOURCE};
-  if (s->member != KEEL_ABSENT) return KD_OK;
-  s->member = keel_function_value(s->function, port.name);
-  return s->member == KEEL_ABSENT
-             ? KD_OUT_OF_MEMORY
-             : keel_function_input(s->function, s->member, &port);
+  if (*member != KEEL_ABSENT) return KD_OK;
+  *member = keel_function_value(f, port.name);
+  return *member == KEEL_ABSENT ? KD_OUT_OF_MEMORY
+                                : keel_function_input(f, *member, &port);
 }
 
 keel_status keel_split_exchange(keel_splitter *s, const char *op,
@@ -52,7 +51,7 @@ keel_status keel_split_exchange(keel_splitter *s, const char *op,
     s->meets = true;
     return keel_fail(KD_UNIMPLEMENTED, "a node needs more than its shard");
   }
-  KEEL_TRY(find_member(s));
+  KEEL_TRY(keel_split_member(s->function, &s->member));
   const uint32_t inputs[] = {s->member, value};
   char name[64];
   snprintf(name, sizeof name, "keel::%s", op);

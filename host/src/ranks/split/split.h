@@ -144,6 +144,8 @@ keel_status keel_split_add(keel_splitter *s, const char *op,
                            const keel_attr *attrs, uint32_t attr_count,
                            const uint32_t *inputs, uint32_t input_count,
                            uint32_t *out_value);
+/* The input that the program gets its group by, made where *member is KEEL_ABSENT. */
+keel_status keel_split_member(keel_function *f, uint32_t *member);
 /* A new exchange of all ranks. Fails if exchanges are not allowed. */
 keel_status keel_split_exchange(keel_splitter *s, const char *op,
                                 uint32_t value, uint32_t *out_value);

@@ -249,24 +249,24 @@ def _padded(c: Lowering, x: Value, pad: Sequence[Size], mode: str, value: Any) -
     return c.op("Pad", x, pads, fill, c.ints(axes), mode=mode)
 
 
-@lower("reflection_pad1d.default", "reflection_pad2d.default", "reflection_pad3d.default")
-def _reflection(c: Lowering, x: Value, padding: Sequence[Size]) -> Value:
-    return _padded(c, x, padding, "reflect", None)
+def _pad_by(mode: str, target: str) -> None:
+    @lower(*[f"{target}_pad{rank}d.default" for rank in (1, 2, 3)])
+    def function(c: Lowering, x: Value, padding: Sequence[Size]) -> Value:
+        return _padded(c, x, padding, mode, None)
 
 
-@lower("replication_pad1d.default", "replication_pad2d.default", "replication_pad3d.default")
-def _replication(c: Lowering, x: Value, padding: Sequence[Size]) -> Value:
-    return _padded(c, x, padding, "edge", None)
+_pad_by("reflect", "reflection")
+_pad_by("edge", "replication")
 
 
-@lower("tril.default")
-def _tril(c: Lowering, x: Value, diagonal: Size = 0) -> Value:
-    return c.op("Trilu", x, c.to(diagonal, "i64"), upper=0)
+def _triangle(target: str, upper: int) -> None:
+    @lower(f"{target}.default")
+    def function(c: Lowering, x: Value, diagonal: Size = 0) -> Value:
+        return c.op("Trilu", x, c.to(diagonal, "i64"), upper=upper)
 
 
-@lower("triu.default")
-def _triu(c: Lowering, x: Value, diagonal: Size = 0) -> Value:
-    return c.op("Trilu", x, c.to(diagonal, "i64"), upper=1)
+_triangle("tril", 0)
+_triangle("triu", 1)
 
 
 # ---- by position
@@ -518,34 +518,25 @@ def _full_like(c: Lowering, x: Value, fill_value: Any, **rest: Any) -> Value:
     return c.full(c.sizes(x), fill_value, c.out_type)
 
 
-@lower("zeros.default", "new_zeros.default", "zeros_like.default")
-def _zeros(c: Lowering, x: Any, *rest: Any, **more: Any) -> Value:
-    return _filled(c, x, rest, 0)
+def _filled(number: int, *targets: str) -> None:
+    @lower(*targets)
+    def function(c: Lowering, x: Any, *rest: Any, **more: Any) -> Value:
+        if isinstance(x, Value):  # like it, or of a size that follows
+            sizes = list(rest[0]) if rest else c.sizes(x)
+        else:
+            sizes = list(x)
+        return c.full(sizes, number, c.out_type)
 
 
-@lower("ones.default", "new_ones.default", "ones_like.default")
-def _ones(c: Lowering, x: Any, *rest: Any, **more: Any) -> Value:
-    return _filled(c, x, rest, 1)
-
-
-def _filled(c: Lowering, x: Any, rest: Sequence[Any], number: int) -> Value:
-    if isinstance(x, Value):  # like it, or of a size that follows
-        sizes = list(rest[0]) if rest else c.sizes(x)
-    else:
-        sizes = list(x)
-    return c.full(sizes, number, c.out_type)
+_filled(0, "zeros.default", "new_zeros.default", "zeros_like.default", "empty.memory_format",
+        "empty_like.default", "new_empty.default", "empty_permuted.default")
+_filled(1, "ones.default", "new_ones.default", "ones_like.default")
 
 
 @lower("new_full.default")
 def _new_full(c: Lowering, x: Value, size: Sequence[Size], fill_value: Any,
               **rest: Any) -> Value:
     return c.full(list(size), fill_value, c.out_type)
-
-
-@lower("empty.memory_format", "empty_like.default", "new_empty.default",
-       "empty_permuted.default")
-def _empty(c: Lowering, x: Any, *rest: Any, **more: Any) -> Value:
-    return _filled(c, x, rest, 0)
 
 
 @lower("scalar_tensor.default")

@@ -137,18 +137,16 @@ def _bitwise_not(c: Lowering, x: Value) -> Value:
     return c.op("Not" if x.dtype == "bool" else "BitwiseNot", x)
 
 
-@lower("isnan.default")
-def _isnan(c: Lowering, x: Value) -> Value:
-    if x.dtype not in FLOATS:
-        return c.full(c.sizes(x), False, "bool")
-    return c.op("IsNaN", x, dtype="bool")
+def _is(op: str, target: str) -> None:
+    @lower(f"{target}.default")
+    def function(c: Lowering, x: Value) -> Value:
+        if x.dtype not in FLOATS:
+            return c.full(c.sizes(x), False, "bool")
+        return c.op(op, x, dtype="bool")
 
 
-@lower("isinf.default")
-def _isinf(c: Lowering, x: Value) -> Value:
-    if x.dtype not in FLOATS:
-        return c.full(c.sizes(x), False, "bool")
-    return c.op("IsInf", x, dtype="bool")
+_is("IsNaN", "isnan")
+_is("IsInf", "isinf")
 
 
 # ---- two operands
@@ -530,57 +528,29 @@ def _reduced(c: Lowering, op: str, x: Value, dim: Any, keepdim: bool, t: str) ->
     return c.reduce(op, c.cast(x, t), axes_of(dim, x.rank), keepdim)
 
 
-@lower("sum.default", "sum.dim_IntList")
-def _sum(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False,
-         dtype: torch.dtype | None = None) -> Value:
-    return _reduced(c, "ReduceSum", x, dim, keepdim, c.out_type)
+def _reduction(op: str, *targets: str) -> None:
+    @lower(*targets)
+    def function(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False,
+                 dtype: torch.dtype | None = None) -> Value:
+        return _reduced(c, op, x, dim, keepdim, c.out_type)
 
 
-@lower("mean.default", "mean.dim")
-def _mean(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False,
-          dtype: torch.dtype | None = None) -> Value:
-    return _reduced(c, "ReduceMean", x, dim, keepdim, c.out_type)
+_reduction("ReduceSum", "sum.default", "sum.dim_IntList")
+_reduction("ReduceMean", "mean.default", "mean.dim")
+_reduction("ReduceProd", "prod.default", "prod.dim_int")
+_reduction("ReduceMax", "amax.default", "max.default")
+_reduction("ReduceMin", "amin.default", "min.default")
+_reduction("ReduceLogSumExp", "logsumexp.default")
 
 
-@lower("prod.default", "prod.dim_int")
-def _prod(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False,
-          dtype: torch.dtype | None = None) -> Value:
-    return _reduced(c, "ReduceProd", x, dim, keepdim, c.out_type)
+def _of_bools(op: str, target: str) -> None:
+    @lower(f"{target}.default", f"{target}.dim", f"{target}.dims")
+    def function(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+        return c.cast(_reduced(c, op, x, dim, keepdim, "bool"), c.out_type)
 
 
-@lower("amax.default")
-def _amax(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    return _reduced(c, "ReduceMax", x, dim, keepdim, x.dtype)
-
-
-@lower("amin.default")
-def _amin(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    return _reduced(c, "ReduceMin", x, dim, keepdim, x.dtype)
-
-
-@lower("max.default")
-def _max(c: Lowering, x: Value) -> Value:
-    return _reduced(c, "ReduceMax", x, None, False, x.dtype)
-
-
-@lower("min.default")
-def _min(c: Lowering, x: Value) -> Value:
-    return _reduced(c, "ReduceMin", x, None, False, x.dtype)
-
-
-@lower("any.default", "any.dim", "any.dims")
-def _any(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    return c.cast(_reduced(c, "ReduceMax", x, dim, keepdim, "bool"), c.out_type)
-
-
-@lower("all.default", "all.dim", "all.dims")
-def _all(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    return c.cast(_reduced(c, "ReduceMin", x, dim, keepdim, "bool"), c.out_type)
-
-
-@lower("logsumexp.default")
-def _logsumexp(c: Lowering, x: Value, dim: Any, keepdim: bool = False) -> Value:
-    return _reduced(c, "ReduceLogSumExp", x, dim, keepdim, c.out_type)
+_of_bools("ReduceMax", "any")
+_of_bools("ReduceMin", "all")
 
 
 @lower("linalg_vector_norm.default", wide=True)
@@ -640,31 +610,22 @@ def _arg(c: Lowering, op: str, x: Value, dim: Any, keepdim: bool) -> Value:
     return c.op(op, x, dtype="i64", axis=dim, keepdims=int(keepdim))
 
 
-@lower("argmax.default")
-def _argmax(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    return _arg(c, "ArgMax", x, dim, keepdim)
+def _extreme(which: str) -> None:
+    """argmax and max.dim, or argmin and min.dim."""
+    @lower(f"arg{which.lower()}.default")
+    def place(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+        return _arg(c, "Arg" + which, x, dim, keepdim)
+
+    @lower(f"{which.lower()}.dim")
+    def both(c: Lowering, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+        if not x.rank:
+            return c.op("Identity", x), c.to(0, "i64")
+        return (c.reduce("Reduce" + which, x, [dim % x.rank], keepdim),
+                _arg(c, "Arg" + which, x, dim, keepdim))
 
 
-@lower("argmin.default")
-def _argmin(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    return _arg(c, "ArgMin", x, dim, keepdim)
-
-
-def _with_place(c: Lowering, op: str, arg: str, x: Value, dim: int,
-                keepdim: bool) -> tuple[Value, Value]:
-    if not x.rank:
-        return c.op("Identity", x), c.to(0, "i64")
-    return (c.reduce(op, x, [dim % x.rank], keepdim), _arg(c, arg, x, dim, keepdim))
-
-
-@lower("max.dim")
-def _max_dim(c: Lowering, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
-    return _with_place(c, "ReduceMax", "ArgMax", x, dim, keepdim)
-
-
-@lower("min.dim")
-def _min_dim(c: Lowering, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
-    return _with_place(c, "ReduceMin", "ArgMin", x, dim, keepdim)
+_extreme("Max")
+_extreme("Min")
 
 
 @lower("cumsum.default")
@@ -674,20 +635,16 @@ def _cumsum(c: Lowering, x: Value, dim: int, dtype: torch.dtype | None = None) -
     return c.op("CumSum", c.cast(x, c.out_type), c.const(dim % x.rank, "i64"))
 
 
-@lower("_softmax.default")
-def _softmax(c: Lowering, x: Value, dim: int, half_to_float: bool = False) -> Value:
-    return _soft(c, "Softmax", x, dim)
+def _soft(op: str, target: str) -> None:
+    @lower(f"{target}.default")
+    def function(c: Lowering, x: Value, dim: int, half_to_float: bool = False) -> Value:
+        if not x.rank:
+            raise Unsupported("of a scalar")
+        return c.op(op, c.cast(x, c.out_type), axis=dim)
 
 
-@lower("_log_softmax.default")
-def _log_softmax(c: Lowering, x: Value, dim: int, half_to_float: bool = False) -> Value:
-    return _soft(c, "LogSoftmax", x, dim)
-
-
-def _soft(c: Lowering, op: str, x: Value, dim: int) -> Value:
-    if not x.rank:
-        raise Unsupported("of a scalar")
-    return c.op(op, c.cast(x, c.out_type), axis=dim)
+_soft("Softmax", "_softmax")
+_soft("LogSoftmax", "_log_softmax")
 
 
 @lower("topk.default")

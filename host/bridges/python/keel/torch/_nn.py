@@ -151,18 +151,6 @@ def _max_pool(c: Lowering, x: Value, kernel: Any, stride: Any, padding: Any, dil
     return made, places
 
 
-@lower("max_pool2d_with_indices.default")
-def _max_pool2d(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0,
-                dilation: Any = 1, ceil_mode: bool = False) -> tuple[Value, Value | None]:
-    return _max_pool(c, x, kernel_size, stride, padding, dilation, ceil_mode, 2)
-
-
-@lower("max_pool3d_with_indices.default")
-def _max_pool3d(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0,
-                dilation: Any = 1, ceil_mode: bool = False) -> tuple[Value, Value | None]:
-    return _max_pool(c, x, kernel_size, stride, padding, dilation, ceil_mode, 3)
-
-
 def _unpool(c: Lowering, grad: Value, x: Value, indices: Value, many: int) -> Value:
     lead = c.sizes(x)[:x.rank - many]
     plane = c.times(c.sizes(x)[x.rank - many:])
@@ -174,16 +162,20 @@ def _unpool(c: Lowering, grad: Value, x: Value, indices: Value, many: int) -> Va
     return c.reshape(made, c.sizes(x))
 
 
-@lower("max_pool2d_with_indices_backward.default")
-def _max_pool2d_backward(c: Lowering, grad: Value, x: Value, kernel_size: Any, stride: Any,
-                         padding: Any, dilation: Any, ceil_mode: bool, indices: Value) -> Value:
-    return _unpool(c, grad, x, indices, 2)
+def _max_pools(many: int) -> None:
+    @lower(f"max_pool{many}d_with_indices.default")
+    def forward(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0,
+                dilation: Any = 1, ceil_mode: bool = False) -> tuple[Value, Value | None]:
+        return _max_pool(c, x, kernel_size, stride, padding, dilation, ceil_mode, many)
+
+    @lower(f"max_pool{many}d_with_indices_backward.default")
+    def backward(c: Lowering, grad: Value, x: Value, kernel_size: Any, stride: Any, padding: Any,
+                 dilation: Any, ceil_mode: bool, indices: Value) -> Value:
+        return _unpool(c, grad, x, indices, many)
 
 
-@lower("max_pool3d_with_indices_backward.default")
-def _max_pool3d_backward(c: Lowering, grad: Value, x: Value, kernel_size: Any, stride: Any,
-                         padding: Any, dilation: Any, ceil_mode: bool, indices: Value) -> Value:
-    return _unpool(c, grad, x, indices, 3)
+_max_pools(2)
+_max_pools(3)
 
 
 def _avg_pool(c: Lowering, x: Value, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
@@ -203,26 +195,17 @@ def _avg_pool(c: Lowering, x: Value, kernel: Any, stride: Any, padding: Any, cei
     return c.squeeze(made, 0) if single else made
 
 
-@lower("avg_pool1d.default")
-def _avg_pool1d(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0,
-                ceil_mode: bool = False, count_include_pad: bool = True) -> Value:
-    return _avg_pool(c, x, kernel_size, stride, padding, ceil_mode, count_include_pad, None, 1)
+def _avg_pools(many: int) -> None:
+    @lower(f"avg_pool{many}d.default", wide=many > 1)
+    def function(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0,
+                 ceil_mode: bool = False, count_include_pad: bool = True,
+                 divisor_override: Any = None) -> Value:
+        return _avg_pool(c, x, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                         divisor_override, many)
 
 
-@lower("avg_pool2d.default", wide=True)
-def _avg_pool2d(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0,
-                ceil_mode: bool = False, count_include_pad: bool = True,
-                divisor_override: Any = None) -> Value:
-    return _avg_pool(c, x, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                     divisor_override, 2)
-
-
-@lower("avg_pool3d.default", wide=True)
-def _avg_pool3d(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0,
-                ceil_mode: bool = False, count_include_pad: bool = True,
-                divisor_override: Any = None) -> Value:
-    return _avg_pool(c, x, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                     divisor_override, 3)
+for _many in (1, 2, 3):
+    _avg_pools(_many)
 
 
 @lower("avg_pool2d_backward.default", wide=True)
@@ -548,16 +531,15 @@ def _resize(c: Lowering, x: Value, mode: str, align_corners: bool,
                 coordinate_transformation_mode=how)
 
 
-@lower("upsample_bilinear2d.default")
-def _bilinear(c: Lowering, x: Value, output_size: Any, align_corners: bool,
-              scales_h: Any = None, scales_w: Any = None) -> Value:
-    return _resize(c, x, "linear", align_corners, (scales_h, scales_w))
+def _upsample(mode: str, target: str) -> None:
+    @lower(f"{target}.default")
+    def function(c: Lowering, x: Value, output_size: Any, align_corners: bool,
+                 scales_h: Any = None, scales_w: Any = None) -> Value:
+        return _resize(c, x, mode, align_corners, (scales_h, scales_w))
 
 
-@lower("upsample_bicubic2d.default")
-def _bicubic(c: Lowering, x: Value, output_size: Any, align_corners: bool,
-             scales_h: Any = None, scales_w: Any = None) -> Value:
-    return _resize(c, x, "cubic", align_corners, (scales_h, scales_w))
+_upsample("linear", "upsample_bilinear2d")
+_upsample("cubic", "upsample_bicubic2d")
 
 
 @lower("grid_sampler_2d.default", wide=True)

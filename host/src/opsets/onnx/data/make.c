@@ -87,36 +87,16 @@ keel_status keel_shape_constant_of_shape(keel_infer *infer) {
 }
 
 static bool data_number_at(const keel_tensor *value, double *out_number) {
-  const void *data = value->data;
+  kd_dtype dtype = value->type->dtype;
   uint64_t bits = 0;
-  switch (value->type->dtype) {
-    case KD_U8:
-      *out_number = *(const uint8_t *)data;
-      return true;
-    case KD_I8:
-      *out_number = *(const int8_t *)data;
-      return true;
-    case KD_U16:
-      *out_number = *(const uint16_t *)data;
-      return true;
-    case KD_I16:
-      *out_number = *(const int16_t *)data;
-      return true;
-    case KD_U32:
-      *out_number = *(const uint32_t *)data;
-      return true;
-    case KD_I32:
-      *out_number = *(const int32_t *)data;
-      return true;
-    case KD_U64:
-      *out_number = (double)*(const uint64_t *)data;
-      return true;
-    case KD_I64:
-      *out_number = (double)*(const int64_t *)data;
-      return true;
-    default:
-      return keel_float_decode(value->type->dtype, data, out_number, &bits);
-  }
+  if (!(KD_TYPES(dtype) & KD_TYPES_INT))
+    return keel_float_decode(dtype, value->data, out_number, &bits);
+  uint32_t size = keel_dtype_size(dtype), unused = 64 - 8 * size;
+  memcpy(&bits, value->data, size);
+  *out_number = KD_TYPES(dtype) & KD_TYPES_SIGNED
+                    ? (double)((int64_t)(bits << unused) >> unused)
+                    : (double)bits;
+  return true;
 }
 
 keel_status keel_shape_one_hot(keel_infer *infer) {
