@@ -20,7 +20,7 @@ static void count_parts(void *unused, const char *pass, const char *text) {
 
 static keel_plan *plan_of(keel_program *program, keel_device *device,
                           bool with_parts) {
-  static const char *const skip[] = {"regions", "turned", "parts"};
+  static const char *const skip[] = {"regions", "transposed", "parts"};
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device,
                                    .skip = skip,

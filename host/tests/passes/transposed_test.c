@@ -1,4 +1,4 @@
-/* turned_test.c - products of matrices with a Transpose before or behind them: one Gemm gives
+/* transposed_test.c - products of matrices with a Transpose before or behind them: one Gemm gives
  * what the steps give one by one. */
 #define WORKERS 1
 #include "pass.h"
@@ -39,7 +39,7 @@ typedef struct result {
 } result;
 
 static result compare(const model *m) {
-  trial t = TRIAL(1e-5, .pass = {"turned"}, .out_count = m->read_twice ? 2 : 1);
+  trial t = TRIAL(1e-5, .pass = {"transposed"}, .out_count = m->read_twice ? 2 : 1);
   keel_program *program = program_of(m, t.in);
   if (m->weights) {
     keel_tensor_release(t.in[1]);
