@@ -114,11 +114,8 @@ static keel_status list(const keel_function *f, double bytes_as,
 /* Sizes that are computed from others are found; the program itself may be another's, too. */
 static keel_status find_sizes(keel_function *functions, keel_function *main) {
   const keel_plan_params none = {.struct_size = sizeof none};
-  const keel_cancellation never = {0};
-  const keel_pass_call call = {.params = &none,
-                               .main = main,
-                               .cancellation = &never,
-                               .sizes_only = true};
+  const keel_pass_call call = {
+      .params = &none, .main = main, .sizes_only = true};
   KEEL_TRY(keel_function_sort(main));
   KEEL_TRY(keel_function_types(main));
   return keel_pass_fold(functions, &call);

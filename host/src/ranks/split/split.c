@@ -624,11 +624,9 @@ static keel_status fix_sizes(keel_function *f,
 static keel_status split_prepare(keel_program *to,
                                  const keel_split_params *params) {
   const keel_plan_params none = {.struct_size = sizeof none};
-  const keel_cancellation never = {0};
   const keel_pass_call call = {
       .params = &none,
       .main = to->main,
-      .cancellation = &never,
       .sizes_only = true}; /* weights in few bits stay as they are */
   KEEL_TRY(fix_sizes(to->main, params));
   /* its tables, of which each rank shall have a part */
