@@ -259,12 +259,12 @@ int cpu_isa(void);
 
 /* The one that it takes of the sets of a file that is compiled for each of them. */
 #if defined(__x86_64__)
-#define CPU_SET(name)                \
+#define CPU_LOOPS(name)              \
   (cpu_isa() == 2   ? &name##_avx512 \
    : cpu_isa() == 1 ? &name##_avx2   \
                     : &name##_base)
 #else
-#define CPU_SET(name) (&name##_base)
+#define CPU_LOOPS(name) (&name##_base)
 #endif
 
 /* Room for weights that are read again and again, at a line of the cache, in huge pages where

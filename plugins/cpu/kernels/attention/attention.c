@@ -133,7 +133,7 @@ static void soften(const attention_call *all, const rows *some, const block *b,
     list[i].mask = mask;
     list[i].step = all->mask.across;
   }
-  CPU_SET(cpu_attention_rows)->soften(list, some->count, states);
+  CPU_LOOPS(cpu_attention_rows)->soften(list, some->count, states);
 }
 
 /* What a block of keys adds to some rows. */
@@ -159,7 +159,7 @@ static void add_block(const attention_call *all, const rows *some,
   soften(all, some, b, scores, states);
   for (int64_t i = 0; i < some->count && !first; i++)
     if (states[i].since != 1)
-      CPU_SET(cpu_attention_rows)
+      CPU_LOOPS(cpu_attention_rows)
           ->scale(some->y + i * some->y_step, all->e, states[i].since);
   gemm = (cpu_gemm){.dtype = KD_F32,
                     .vector = some->count == 1,
@@ -196,7 +196,7 @@ static void attention_finish(const attention_call *all, const rows *some,
     if (none)
       memset(y, 0, (size_t)all->e * sizeof *y);
     else
-      CPU_SET(cpu_attention_rows)->scale(y, all->e, (float)(1 / sum));
+      CPU_LOOPS(cpu_attention_rows)->scale(y, all->e, (float)(1 / sum));
   }
 }
 

@@ -53,8 +53,8 @@ typedef struct batch_table {
 static void batch_rows(void *context, int64_t begin, int64_t end) {
   const batch_table *t = context;
   for (int64_t i = begin; i < end; i++)
-    CPU_SET(cpu_norms)->scale(t->x + i * t->row, t->scale, t->shift, t->row,
-                              t->y + i * t->row);
+    CPU_LOOPS(cpu_norms)->scale(t->x + i * t->row, t->scale, t->shift, t->row,
+                                t->y + i * t->row);
 }
 
 #define SMALL 16 /* elements of a plane that is not worth a loop */
@@ -196,7 +196,7 @@ static void put_at(const kd_tensor *tensor, int64_t i, double value) {
 static bool fits_rows(const norm_work *work, kd_loop_body rows) {
   int last = work->gone.rank - 1;
   bool packed = work->gone.steps[0][last] == 1 || work->gone.dims[last] == 1;
-  if (rows == CPU_SET(cpu_norms)->plain) return packed;
+  if (rows == CPU_LOOPS(cpu_norms)->plain) return packed;
   return packed && !last &&
          (work->channels || !work->scale ||
           (work->scales == work->count &&
@@ -238,7 +238,7 @@ CPU_KERNEL(cpu_run_instance_norm) {
                     .shift = in[2].data,
                     .channels = in->dims[1],
                     .epsilon = (double)attr_float(launch, "epsilon", 1e-5f)};
-  run_norm(deviations, CPU_SET(cpu_norms)->deviation, launch, gone, &work);
+  run_norm(deviations, CPU_LOOPS(cpu_norms)->deviation, launch, gone, &work);
   return KD_OK;
 }
 
@@ -259,7 +259,7 @@ CPU_KERNEL(cpu_run_group_norm) {
   const bool gone[2] = {false, true};
   lines_split(dims, 2, gone, &work.kept, &work.gone);
   work.count = dims[1];
-  run_lines(deviations[in->dtype], CPU_SET(cpu_norms)->deviation, in, &work);
+  run_lines(deviations[in->dtype], CPU_LOOPS(cpu_norms)->deviation, in, &work);
   return KD_OK;
 }
 
@@ -282,7 +282,7 @@ CPU_KERNEL(cpu_run_layer_norm) {
                 (long long)row);
   for (uint32_t d = 0; d < in->rank; d++)
     gone[d] = d >= axis;
-  run_norm(deviations, CPU_SET(cpu_norms)->deviation, launch, gone, &work);
+  run_norm(deviations, CPU_LOOPS(cpu_norms)->deviation, launch, gone, &work);
   return KD_OK;
 }
 
@@ -319,7 +319,7 @@ CPU_KERNEL(cpu_run_rms_norm) {
   bool by_rows = in->dtype == KD_F32 && work.scales == work.count;
   cpu_host->parallel_for(
       cpu_host, kd_elements(in) / work.count, CPU_GRAIN / work.count + 1,
-      by_rows ? CPU_SET(cpu_norms)->squares : squares, &work);
+      by_rows ? CPU_LOOPS(cpu_norms)->squares : squares, &work);
   return KD_OK;
 }
 
@@ -348,7 +348,7 @@ CPU_KERNEL(cpu_run_mvn) {
   kd_status status =
       mark_axes(launch, count < 0 ? usual : axes, count < 0 ? 3 : count, gone);
   if (status == KD_OK)
-    run_norm(bodies, CPU_SET(cpu_norms)->plain, launch, gone, &work);
+    run_norm(bodies, CPU_LOOPS(cpu_norms)->plain, launch, gone, &work);
   return status;
 }
 
@@ -362,7 +362,7 @@ CPU_KERNEL(cpu_run_lp_normalization) {
     return FAIL(KD_UNIMPLEMENTED, "LpNormalization of p %lld", (long long)p);
   kd_status status = mark_axes(launch, &axis, 1, gone);
   if (status == KD_OK)
-    run_norm(bodies[p - 1], CPU_SET(cpu_norms)->lengths[p - 1], launch, gone,
+    run_norm(bodies[p - 1], CPU_LOOPS(cpu_norms)->lengths[p - 1], launch, gone,
              &work);
   return status;
 }
@@ -449,6 +449,7 @@ CPU_KERNEL(cpu_run_softmax) {
   if (work.all.length)
     cpu_host->parallel_for(cpu_host, work.all.count,
                            CPU_GRAIN / (rows ? 2 : 8) / work.all.length + 1,
-                           rows ? CPU_SET(cpu_norms)->soft : soft_piece, &work);
+                           rows ? CPU_LOOPS(cpu_norms)->soft : soft_piece,
+                           &work);
   return KD_OK;
 }

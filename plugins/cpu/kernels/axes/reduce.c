@@ -163,7 +163,7 @@ static void reduce_block(const reduce_work *work, const char *x, int64_t to,
   if (by == BY_powers) { /* so that nothing overflows */
     most = largest;
     gather_lines(work, BY_largest,
-                 CPU_SET(cpu_reduces)->real[BY_largest][work->dtype], x, n,
+                 CPU_LOOPS(cpu_reduces)->real[BY_largest][work->dtype], x, n,
                  NULL, total);
     for (int64_t i = 0; i < n; i++)
       most[i] = isinf(total[i].real) ? 0 : total[i].real;
@@ -206,8 +206,8 @@ static void reduce_it(const kd_launch *launch, int op, const bool *gone) {
       .truth = x->dtype == KD_BOOL,
       .dtype = dtype,
       .loop = (real && !is_float
-                   ? CPU_SET(cpu_reduces)->real
-                   : CPU_SET(cpu_reduces)->own)[accumulator_of[op]][dtype],
+                   ? CPU_LOOPS(cpu_reduces)->real
+                   : CPU_LOOPS(cpu_reduces)->own)[accumulator_of[op]][dtype],
       .x = x->data,
       .y = y->data,
       .size = kd_dtype_size(x->dtype)};

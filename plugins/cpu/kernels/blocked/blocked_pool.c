@@ -123,9 +123,9 @@ static void blocked_pool_run_rows(void *context, int64_t begin, int64_t end) {
   }
   for (int64_t i = begin; i < end; i++) {
     int64_t plane = i / p->out[0];
-    (*CPU_SET(cpu_pool_blocks))(p, work->x + plane * p->in[0] * p->in[1] * b,
-                                i % p->out[0], room,
-                                work->y + plane * p->out[0] * p->out[1] * b);
+    (*CPU_LOOPS(cpu_pool_blocks))(p, work->x + plane * p->in[0] * p->in[1] * b,
+                                  i % p->out[0], room,
+                                  work->y + plane * p->out[0] * p->out[1] * b);
   }
   free(room);
 }

@@ -79,7 +79,7 @@ static void run_row(const depthwise *d, const float *image, int64_t y,
         .channels = d->channels,
         .step = d->wide.stride * d->channels};
     span.pixels = until - x;
-    CPU_SET(cpu_depthwise)->span(&span);
+    CPU_LOOPS(cpu_depthwise)->span(&span);
   }
   if (d->activation) d->activation(out, out, d->wide.out * d->channels, 0, 0);
 }

@@ -23,7 +23,7 @@
 #include "products/tiles.h"
 
 const cpu_direct_loops *cpu_direct_get(void) {
-  return CPU_SET(cpu_direct);
+  return CPU_LOOPS(cpu_direct);
 }
 
 /* ---- from the input to planes --------------------------------------------------------- */

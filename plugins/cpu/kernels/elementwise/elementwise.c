@@ -6,7 +6,7 @@
 #include "small.h"
 
 const cpu_loops *cpu_loops_get(void) {
-  return CPU_SET(cpu_loops);
+  return CPU_LOOPS(cpu_loops);
 }
 
 /* ---- one argument --------------------------------------------------------- */

@@ -92,7 +92,7 @@ typedef struct flat_work {
 
 static void flat_piece(void *context, int64_t begin, int64_t end) {
   const flat_work *work = context;
-  const cpu_powers *powers = CPU_SET(cpu_powers);
+  const cpu_powers *powers = CPU_LOOPS(cpu_powers);
   size_t size = kd_dtype_size(work->dtype);
   float in[256], out[256];
   if (work->dtype == KD_F32) {

@@ -13,7 +13,7 @@
 #define PAIRS 16384 /* compared in some 10 microseconds */
 
 const cpu_lanes *cpu_lanes_get(void) {
-  return CPU_SET(cpu_lanes);
+  return CPU_LOOPS(cpu_lanes);
 }
 
 typedef struct suppression {

@@ -254,7 +254,7 @@ static bool make_rows(resize_work *work, const resize_axis *given,
 static void run_resize(resize_work *work, const resize_axis *given) {
   resize_rows rows;
   const kd_tensor *y = work->y;
-  const cpu_resizes *set = CPU_SET(cpu_resizes);
+  const cpu_resizes *set = CPU_LOOPS(cpu_resizes);
   const kd_loop_body *body =
       work->r->weight ? &set->sums[y->dtype] : &set->nearest;
   if (!make_rows(work, given, body, &rows)) {

@@ -47,7 +47,7 @@ OWN_GEMM(double)
 /* ---- one piece -------------------------------------------------------------- */
 
 const cpu_tiles *cpu_tiles_get(void) {
-  return CPU_SET(cpu_tiles);
+  return CPU_LOOPS(cpu_tiles);
 }
 
 /* By OpenBLAS, where the option wants it and it takes such sizes. */

@@ -24,7 +24,7 @@ static const cpu_int8_loops *chosen;
 
 void cpu_int8_choose(void) {
   static cpu_int8_loops tiles;
-  chosen = CPU_SET(cpu_int8);
+  chosen = CPU_LOOPS(cpu_int8);
 #if defined(KEEL_WITH_VNNI)
   cpu_bytes_isa bytes = cpu_bytes();
   if (bytes >= CPU_BYTES_VNNI)

@@ -55,7 +55,7 @@ static const cpu_nbits_loops *loops_get(void) {
   if (cpu_bytes() >= CPU_BYTES_VNNI)
     return cpu_isa() == 2 ? &cpu_nbits_vnni : &cpu_nbits_avxvnni;
 #endif
-  return CPU_SET(cpu_nbits);
+  return CPU_LOOPS(cpu_nbits);
 }
 
 /* ---- the kernel --------------------------------------------------------------------------- */

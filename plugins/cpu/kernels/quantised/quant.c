@@ -5,7 +5,7 @@
 #include "quant_loops.h"
 
 const cpu_quant_loops *cpu_quant_get(void) {
-  return CPU_SET(cpu_quant);
+  return CPU_LOOPS(cpu_quant);
 }
 
 /* Element `at` of integers: value, rounded, moved by zero, saturated. */

@@ -183,7 +183,7 @@ static int64_t length_of(const recurrence *n, int64_t item) {
 /* ---- weights by blocks ----------------------------------------------------------- */
 
 static const cpu_cells *cells_get(kd_dtype dtype) {
-  return *CPU_SET(cpu_cells) + (dtype == KD_F64);
+  return *CPU_LOOPS(cpu_cells) + (dtype == KD_F64);
 }
 
 typedef struct pack_work {

@@ -110,7 +110,7 @@ static kd_status run_pool(const kd_launch *launch, pool_work *work) {
     int64_t in = work->w.in[d], kernel = work->w.kernel[d];
     taps *= kernel < in ? kernel : in;
   }
-  kd_loop_body tiles = CPU_SET(cpu_pools)->tiles[kind][x->dtype];
+  kd_loop_body tiles = CPU_LOOPS(cpu_pools)->tiles[kind][x->dtype];
   int64_t count = kd_elements(y);
   if (tiles && count && pool_cut(work)) {
     int64_t items = work->across * work->down * (count / work->outs);
