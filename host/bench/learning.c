@@ -81,7 +81,7 @@ static keel_value classes_of(keel_value x) {
   const keel_attr pool[] = {KEEL_INTS("kernel_shape", 2, three),
                             KEEL_INTS("strides", 2, two),
                             KEEL_INTS("pads", 4, pads)};
-  const keel_attr turned = KEEL_INT("transB", 1);
+  const keel_attr transposed = KEEL_INT("transB", 1);
   int64_t channels = 64;
   x = op("MaxPool", pool, 3, one("Relu", conv(x, 3, 64, 7, 2)), KEEL_ABSENT);
   for (int stage = 0; stage < 4; stage++)
@@ -93,7 +93,7 @@ static keel_value classes_of(keel_value x) {
   x = one("Flatten", one("GlobalAveragePool", x));
   keel_value w = weight(2, dims);
   const keel_value inputs[] = {x, w, weight(1, dims)};
-  return keel_builder_op(builder, "Gemm", &turned, 1, inputs, 3);
+  return keel_builder_op(builder, "Gemm", &transposed, 1, inputs, 3);
 }
 
 /* ---- the step ---------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  *
  * To the library matrices stand by columns: a row-major one is its own transpose there. So
  * it is asked for the transposed product, B' A', and finds Z as we want it. Bytes it takes
- * only where both operands go along k: B is turned before. */
+ * only where both operands go along k: B is transposed before. */
 #include <string.h>
 
 #include "cudev.h"
@@ -29,7 +29,7 @@ typedef struct product {
   } alpha, beta;
   uint32_t at_a, at_b, at_z; /* buffers of the pass */
   uint32_t at_added, at_row; /* UINT32_MAX: there is none */
-  /* B is turned, into the memory behind the library's; NULL: it is not */
+  /* B is transposed, into the memory behind the library's; NULL: it is not */
   cu_function turn;
   int k, n;
   size_t turned_at;
@@ -150,21 +150,21 @@ static int make_layout(int type, int64_t rows, int64_t columns, int64_t batches,
 }
 
 static int product_describe(product *p, const fam_gemm *g, const types *t) {
-  const int32_t turned = LT_OP_T, epilogue = epilogue_of(g);
+  const int32_t transposed = LT_OP_T, epilogue = epilogue_of(g);
   const uint64_t somewhere = 4096; /* its alignment is what is asked about */
   LIBRARY_TRY(lt.MatmulDescCreate(&p->desc, t->compute, t->scale));
-  if (g->b_turned) /* the library's A is our B */
-    LIBRARY_TRY(LT_SET(MatmulDesc, p->desc, LT_DESC_TRANSA, turned));
+  if (g->b_transposed) /* the library's A is our B */
+    LIBRARY_TRY(LT_SET(MatmulDesc, p->desc, LT_DESC_TRANSA, transposed));
   if (g->a_turned)
-    LIBRARY_TRY(LT_SET(MatmulDesc, p->desc, LT_DESC_TRANSB, turned));
+    LIBRARY_TRY(LT_SET(MatmulDesc, p->desc, LT_DESC_TRANSB, transposed));
   LIBRARY_TRY(LT_SET(MatmulDesc, p->desc, LT_DESC_EPILOGUE, epilogue));
   if (*g->row)
     LIBRARY_TRY(LT_SET(MatmulDesc, p->desc, LT_DESC_BIAS_POINTER, somewhere));
   LIBRARY_TRY(make_layout(t->operand, g->a_turned ? g->k : g->m,
                           g->a_turned ? g->m : g->k, g->batches, g->a_step,
                           &p->a));
-  LIBRARY_TRY(make_layout(t->operand, g->b_turned ? g->n : g->k,
-                          g->b_turned ? g->k : g->n, g->batches, g->b_step,
+  LIBRARY_TRY(make_layout(t->operand, g->b_transposed ? g->n : g->k,
+                          g->b_transposed ? g->k : g->n, g->batches, g->b_step,
                           &p->b));
   return make_layout(t->result, g->m, g->n, g->batches, g->m * g->n, &p->z);
 }
@@ -228,10 +228,10 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
       !find_types(d, pass->buffers[a].dtype, pass->buffers[b].dtype,
                   pass->buffers[z].dtype, &t))
     return KD_OK;
-  bool turned = t.operand == LT_I8 && !g.b_turned;
-  if (turned && (g.batches > 1 || g.k > TURNED_MOST || g.n > TURNED_MOST))
+  bool transposed = t.operand == LT_I8 && !g.b_transposed;
+  if (transposed && (g.batches > 1 || g.k > TURNED_MOST || g.n > TURNED_MOST))
     return KD_OK;
-  if (turned) g.b_turned = true;
+  if (transposed) g.b_transposed = true;
   lt_handle handle = cuda_lt(d);
   if (!handle) return KD_OK;
   product *p = cuda_host->allocate(cuda_host, sizeof *p, 0);
@@ -249,7 +249,7 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
   p->alpha = scale_of(t.scale, g.alpha);
   p->beta = scale_of(t.scale, *g.added ? g.beta : 0);
   if (product_describe(p, &g, &t) == 0 && product_choose(p, &t) &&
-      (!turned || prepare_turn(d, p, &g))) {
+      (!transposed || prepare_turn(d, p, &g))) {
     *out_call = &p->call;
     return KD_OK;
   }

@@ -146,8 +146,8 @@ static double convolution(const sizes *s) {
 }
 
 static double estimate_product(const sizes *s) {
-  bool turned = s->host->node->attr_int(s->node, "transA", 0) != 0;
-  double k = dim_of(&s->in[0], turned && !strcmp(s->op, "Gemm") ? 0 : -1);
+  bool transposed = s->host->node->attr_int(s->node, "transA", 0) != 0;
+  double k = dim_of(&s->in[0], transposed && !strcmp(s->op, "Gemm") ? 0 : -1);
   return 2 * k * elements_of(&s->out);
 }
 

@@ -74,7 +74,7 @@ typedef struct fam_gemm {
   int64_t m, n, k, batches;
   int64_t a_step,
       b_step; /* elements from a matrix to the next; 0: one for all */
-  bool a_turned, b_turned; /* A is stored as k x m, B as n x k */
+  bool a_turned, b_transposed; /* A is stored as k x m, B as n x k */
   double alpha, beta;
   char row[12];   /* a buffer of n elements; "": there is none */
   char added[12]; /* one as Z; "": there is none */

@@ -275,7 +275,7 @@ void fam_plan_gemm(const fam_op *op, fam_plan *plan) {
                             .k = k,
                             .batches = 1,
                             .a_turned = ta,
-                            .b_turned = tb,
+                            .b_transposed = tb,
                             .alpha = alpha};
   }
   put_gemm(op, plan, pass, beta);

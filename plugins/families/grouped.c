@@ -27,7 +27,7 @@ typedef struct grouped {
   int64_t room;  /* places of a group in the cache */
   int64_t limit; /* of keys that a batch may have */
   bool packed;   /* keys and values lie behind queries */
-  bool turned, first;
+  bool rotated, first;
   bool in_place; /* the cache lies where it was (KD_ALIAS_MUST) */
   bool queried;  /* queries are to go where results will be */
 } grouped;
@@ -50,10 +50,10 @@ static bool grouped_read(const fam_op *op, fam_plan *plan, grouped *g) {
   g->size = q->dims[2] / (g->packed ? g->heads + 2 * g->groups : g->heads);
   g->room = present->dims[2];
   g->limit = fam_has(op, BIAS) ? total : g->room;
-  g->turned = fam_attr(op, "do_rotary", 0) != 0;
+  g->rotated = fam_attr(op, "do_rotary", 0) != 0;
   g->first = g->rows == total;
   g->in_place = fam_has(op, PAST_KEY) && op->in[PAST_KEY].dims[2] == g->room;
-  g->queried = g->packed || g->turned;
+  g->queried = g->packed || g->rotated;
   return true;
 }
 
@@ -89,10 +89,10 @@ static void use_lengths(const fam_op *op, fam_plan *plan, fam_pass *pass,
 
 static void families_grouped_turn(const fam_op *op, fam_plan *plan,
                                   fam_pass *pass, const grouped *g) {
-  bool placed = g->turned && fam_has(op, PLACES);
-  fam_define(pass, "TURNED", "%d", g->turned);
+  bool placed = g->rotated && fam_has(op, PLACES);
+  fam_define(pass, "ROTATED", "%d", g->rotated);
   fam_define(pass, "PLACED", "%d", placed);
-  if (!g->turned) return;
+  if (!g->rotated) return;
   fam_define(pass, "PAIRS_APART", "%d",
              fam_attr(op, "rotary_interleaved", 0) == 0);
   fam_int(plan, pass, "TURNING", 2 * op->in[COS].dims[1]);

@@ -95,8 +95,8 @@ static keel_status take_bias(keel_splitter *s, uint32_t axis) {
 
 keel_status keel_split_gemm(keel_splitter *s, bool *out_done) {
   const keel_type *a = keel_split_type(s, 0), *b = keel_split_type(s, 1);
-  bool turned = keel_attr_int(s->node.op, "transB", 0) != 0;
-  uint32_t axis = 0, row = turned ? 1 : 0, column = turned ? 0 : 1;
+  bool transposed = keel_attr_int(s->node.op, "transB", 0) != 0;
+  uint32_t axis = 0, row = transposed ? 1 : 0, column = transposed ? 0 : 1;
   if (!a || !b || !keel_split_is_weight(s, 1) ||
       keel_attr_int(s->node.op, "transA", 0) ||
       (keel_split_has(s, 2) && !keel_split_is_weight(s, 2)))

@@ -62,8 +62,9 @@ keel_status keel_split_exchange(keel_splitter *s, const char *op,
 /* ---- wholes and parts ------------------------------------------------------------------------ */
 
 /* A Transpose in which an axis and the first one change places. */
-static keel_status split_turn(keel_splitter *s, uint32_t value, uint32_t rank,
-                              uint32_t axis, uint32_t *out_value) {
+static keel_status split_transpose(keel_splitter *s, uint32_t value,
+                                   uint32_t rank, uint32_t axis,
+                                   uint32_t *out_value) {
   int64_t perm[KD_MAX_RANK];
   for (uint32_t i = 0; i < rank; i++)
     perm[i] = i;
@@ -76,10 +77,10 @@ static keel_status split_turn(keel_splitter *s, uint32_t value, uint32_t rank,
 
 static keel_status split_gather(keel_splitter *s, uint32_t value, uint32_t axis,
                                 uint32_t rank, uint32_t *out_value) {
-  uint32_t turned = value, joined = KEEL_ABSENT;
-  if (axis) KEEL_TRY(split_turn(s, value, rank, axis, &turned));
-  KEEL_TRY(keel_split_exchange(s, "AllGather", turned, &joined));
-  if (axis) return split_turn(s, joined, rank, axis, out_value);
+  uint32_t transposed = value, joined = KEEL_ABSENT;
+  if (axis) KEEL_TRY(split_transpose(s, value, rank, axis, &transposed));
+  KEEL_TRY(keel_split_exchange(s, "AllGather", transposed, &joined));
+  if (axis) return split_transpose(s, joined, rank, axis, out_value);
   *out_value = joined;
   return KD_OK;
 }

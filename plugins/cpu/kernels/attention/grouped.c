@@ -1,6 +1,6 @@
 /* grouped.c - com.microsoft's GroupQueryAttention, with its cache in place.
  *
- * The new rows of K and V go to their places in the cache first, K turned by its position; then
+ * The new rows of K and V go to their places in the cache first, K rotated by its position; then
  * all that is there is attended to, by attention.c. host/src/opsets/microsoft/grouped.c has the
  * semantics. */
 #include <stdatomic.h>
@@ -37,9 +37,9 @@ typedef struct grouped {
   const float *q, *k,
       *v; /* a row's first head; rows lie q_step and k_step apart */
   int64_t q_step, k_step;
-  float *turned; /* Q, [batch, rows, heads, size]; NULL: as it is */
+  float *rotated; /* Q, [batch, rows, heads, size]; NULL: as it is */
   cache key, value;
-  int64_t turning; /* numbers of a head that turn, in pairs */
+  int64_t rotating; /* numbers of a head that turn, in pairs */
   bool interleaved;
   const float *sinks; /* of each head, or NULL */
   atomic_int status;
@@ -58,7 +58,7 @@ static int64_t grouped_begin_of(const grouped *g, int64_t b) {
 /* ---- new rows ------------------------------------------------------------------------------ */
 
 static int64_t grouped_place_of(const grouped *g, int64_t b, int64_t row) {
-  return g->turned && kd_has_input(g->launch, PLACES)
+  return g->rotated && kd_has_input(g->launch, PLACES)
              ? int_at(grouped_in(g, PLACES), b * g->rows + row)
              : grouped_begin_of(g, b) + row;
 }
@@ -66,7 +66,7 @@ static int64_t grouped_place_of(const grouped *g, int64_t b, int64_t row) {
 /* One head: pairs (x, y) become (x cos - y sin, x sin + y cos). */
 static void kernels_grouped_turn(const grouped *g, const float *from,
                                  int64_t place, float *to) {
-  int64_t half = g->turning / 2, step = g->interleaved ? 2 : 1;
+  int64_t half = g->rotating / 2, step = g->interleaved ? 2 : 1;
   int64_t other = g->interleaved ? 1 : half;
   const float *cos = (const float *)grouped_in(g, COS)->data + place * half;
   const float *sin = (const float *)grouped_in(g, SIN)->data + place * half;
@@ -75,21 +75,21 @@ static void kernels_grouped_turn(const grouped *g, const float *from,
     to[i * step] = x * cos[i] - y * sin[i];
     to[i * step + other] = x * sin[i] + y * cos[i];
   }
-  memcpy(to + g->turning, from + g->turning,
-         (size_t)(g->size - g->turning) * sizeof *to);
+  memcpy(to + g->rotating, from + g->rotating,
+         (size_t)(g->size - g->rotating) * sizeof *to);
 }
 
 static void put_row(const grouped *g, int64_t b, int64_t row, int64_t place) {
   int64_t at = b * g->rows + row, size = g->size;
   const float *q = g->q + at * g->q_step, *k = g->k + at * g->k_step;
   const float *v = g->v + at * g->k_step;
-  for (int64_t h = 0; g->turned && h < g->heads; h++)
+  for (int64_t h = 0; g->rotated && h < g->heads; h++)
     kernels_grouped_turn(g, q + h * size, place,
-                         g->turned + (at * g->heads + h) * size);
+                         g->rotated + (at * g->heads + h) * size);
   for (int64_t h = 0; h < g->groups; h++) {
     int64_t to =
         ((b * g->groups + h) * g->room + grouped_begin_of(g, b) + row) * size;
-    if (g->turned)
+    if (g->rotated)
       kernels_grouped_turn(g, k + h * size, place, g->key.data + to);
     else
       memcpy(g->key.data + to, k + h * size, (size_t)size * sizeof *k);
@@ -99,7 +99,7 @@ static void put_row(const grouped *g, int64_t b, int64_t row, int64_t place) {
 
 static void put_rows(void *context, int64_t from, int64_t to) {
   grouped *g = context;
-  int64_t places = g->turned ? grouped_in(g, COS)->dims[0] : INT64_MAX;
+  int64_t places = g->rotated ? grouped_in(g, COS)->dims[0] : INT64_MAX;
   for (int64_t i = from; i < to; i++) {
     int64_t b = i / g->rows, row = i % g->rows,
             place = grouped_place_of(g, b, row);
@@ -195,10 +195,10 @@ static kd_status attend(const grouped *g, int64_t b) {
                          .nan_as_zero = true,
                          .mask = bias_of(g, b, skipped)};
   call.q = (attention_matrices){
-      .data = g->turned ? g->turned + b * g->rows * g->heads * size
-                        : g->q + b * g->rows * g->q_step,
+      .data = g->rotated ? g->rotated + b * g->rows * g->heads * size
+                         : g->q + b * g->rows * g->q_step,
       .head = size,
-      .down = g->turned ? g->heads * size : g->q_step,
+      .down = g->rotated ? g->heads * size : g->q_step,
       .across = 1};
   call.k = (attention_matrices){.data = g->key.data + cached,
                                 .head = g->room * size,
@@ -234,9 +234,9 @@ static void read_shapes(grouped *g) {
   g->k = packed ? g->q + g->heads * g->size : grouped_in(g, KEY)->data;
   g->v = packed ? g->k + g->groups * g->size : grouped_in(g, VALUE)->data;
   g->k_step = packed ? g->q_step : g->groups * g->size;
-  g->turned = attr_int(launch, "do_rotary", 0) ? launch->workspace.data : NULL;
+  g->rotated = attr_int(launch, "do_rotary", 0) ? launch->workspace.data : NULL;
   g->interleaved = attr_int(launch, "rotary_interleaved", 0) != 0;
-  g->turning = g->turned ? 2 * grouped_in(g, COS)->dims[1] : 0;
+  g->rotating = g->rotated ? 2 * grouped_in(g, COS)->dims[1] : 0;
 }
 
 static kd_status put_new(grouped *g) {
@@ -281,7 +281,7 @@ static kd_status grouped_run(grouped *g) {
   return status;
 }
 
-/* Q turned; a size of queries that have keys and values behind them is enough, too. */
+/* Q rotated; a size of queries that have keys and values behind them is enough, too. */
 CPU_WORKSPACE(grouped) {
   return attr_int(launch, "do_rotary", 0) ? launch->inputs[QUERY].size : 0;
 }

@@ -53,7 +53,8 @@ static void place_row(const cpu_direct *d, const source *s, const float *from,
   int64_t size = d->size[last], step = d->w.stride[last], count = high - low;
   int64_t lanes = s->lanes, g = d->grain;
   if (lanes > g && count > 0) {
-    int64_t all = (count + 7) / 8 * 8; /* more is turned, and written over */
+    int64_t all =
+        (count + 7) / 8 * 8; /* more is transposed, and written over */
     if (s->end - from >= ((all - 1) * step + 1) * lanes) count = all;
     cpu_tiles_get()->turn(from, step * lanes, count, lanes, to + low, d->plane);
   } else if (step == 1) {
@@ -136,8 +137,8 @@ static void finish_row(const cpu_direct_run *run, const float *made,
   const cpu_direct *d = run->d;
   float line[LINE * 16];
   int64_t i = 0, n = width / 8 * 8;
-  bool done = is_done(run->finish), turned = lanes > d->grain;
-  if (done && turned) {
+  bool done = is_done(run->finish), transposed = lanes > d->grain;
+  if (done && transposed) {
     tiles->turn(made, d->step, lanes, n, run->y + to, lanes);
     i = n;
   } else if (done) {
@@ -147,7 +148,7 @@ static void finish_row(const cpu_direct_run *run, const float *made,
   for (to += i * lanes; i < width; i += n, to += n * lanes) {
     cpu_finish finish = *run->finish;
     n = width - i < LINE ? width - i : LINE;
-    if (turned)
+    if (transposed)
       tiles->turn(made + i, d->step, lanes, (n + 7) / 8 * 8, line, lanes);
     else
       memcpy(line, made + i * d->grain, (size_t)(n * lanes) * sizeof *line);

@@ -95,7 +95,7 @@ static inline void turn_four(const float *from, int64_t step, float *to,
 #define HAS_EIGHT
 typedef float eight __attribute__((vector_size(32), aligned(4), may_alias));
 
-/* Halves of 16 bytes are turned as above, then exchanged. */
+/* Halves of 16 bytes are transposed as above, then exchanged. */
 static inline void turn_eight(const float *from, int64_t step, float *to,
                               int64_t width) {
   eight x[8], y[8];

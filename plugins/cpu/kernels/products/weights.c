@@ -50,14 +50,15 @@ static bool weights_wanted(const kd_node *node, cpu_gemm *out,
       b.dtype != KD_F32 || !is_matrix(node, &a, &b) ||
       product(b.dims, 0, b.rank) < LEAST || !cpu_is_constant(node, 1))
     return false;
-  bool turned = is_op(node, "Gemm") && read->attr_int(node, "transB", 0) != 0;
+  bool transposed =
+      is_op(node, "Gemm") && read->attr_int(node, "transB", 0) != 0;
   /* of a ConvTranspose, the first one; of a matrix, that before the last */
   uint32_t row = is_op(node, "ConvTranspose") ? 0 : b.rank - 2;
   *out = (cpu_gemm){.dtype = KD_F32,
-                    .trans_b = turned,
-                    .k = b.dims[row + turned],
+                    .trans_b = transposed,
+                    .k = b.dims[row + transposed],
                     .ldb = product(b.dims, row + 1, b.rank)};
-  out->n = turned ? b.dims[0] : out->ldb;
+  out->n = transposed ? b.dims[0] : out->ldb;
   /* few columns are filled up to a panel's: of many matrices that would be a lot, and a single
    * column is read faster as a vector */
   if ((b.rank > 2 || out->n == 1) && !is_op(node, "ConvTranspose") &&

@@ -44,7 +44,7 @@ typedef struct recurrence {
   double clip; /* 0: none */
   const void *x, *w, *r, *b, *h0, *c0, *p;
   const void *packed;   /* r, by blocks */
-  bool turned;          /* w is [directions, inputs, rows] */
+  bool transposed;      /* w is [directions, inputs, rows] */
   float *const *panels; /* w of each direction, or NULL */
   const int32_t *lengths;
   const cpu_cells *cells;
@@ -253,7 +253,7 @@ static void *recurrent_turn(const kd_tensor *w, kd_dtype dtype) {
   return out;
 }
 
-/* w of each direction as products want it; false: to be turned. */
+/* w of each direction as products want it; false: to be transposed. */
 static bool pack_inputs(kd_kernel *kernel, const kd_tensor *w) {
   int64_t rows = w->dims[1], inputs = w->dims[2];
   if (w->dtype == KD_F64 || cpu_wants_openblas() || rows < 1 || inputs < 1 ||
@@ -410,7 +410,7 @@ static void take_inputs(const direction *d) {
   int64_t rows = n->gates * n->hidden;
   cpu_gemm gemm = {
       .dtype = n->dtype,
-      .trans_b = !n->turned,
+      .trans_b = !n->transposed,
       .m = n->steps * n->batch,
       .n = rows,
       .k = n->inputs,
@@ -419,7 +419,7 @@ static void take_inputs(const direction *d) {
       .b = n->w ? recurrent_at(n, n->w, d->number * rows * n->inputs) : NULL,
       .c = d->from_x,
       .lda = n->inputs,
-      .ldb = n->turned ? rows : n->inputs,
+      .ldb = n->transposed ? rows : n->inputs,
       .ldc = rows};
   if (n->panels) gemm.panels = n->panels[d->number];
   cpu_gemm_run(&gemm);
@@ -550,7 +550,7 @@ CPU_KERNEL(cpu_run_recurrent) {
   kd_status status = check_inputs(&n);
   if (status != KD_OK) return status;
   n.cells = cells_get(n.dtype);
-  n.turned = self && self->w;
+  n.transposed = self && self->w;
   if (self && self->panels[0]) n.panels = self->panels;
   const struct {
     uint32_t index;
@@ -559,9 +559,9 @@ CPU_KERNEL(cpu_run_recurrent) {
                {7, &n.p}, {1, &n.w}, {2, &n.r}};
   bool room = true;
   size_t count = sizeof taken / sizeof *taken;
-  if (n.turned) n.w = self->w;
+  if (n.transposed) n.w = self->w;
   for (size_t i = 0; i < count && room; i++)
-    if (!(taken[i].index == 1 && (n.turned || n.panels)) &&
+    if (!(taken[i].index == 1 && (n.transposed || n.panels)) &&
         !(taken[i].index == 2 && self && self->r))
       room = recurrent_take(&n, taken[i].index, copies, taken[i].to);
   if (self && self->r)

@@ -111,8 +111,8 @@ def _grad_of_weight(c: Lowering, source: Value, result: Value, weight: Value, wi
     else:
         sizes = [c.size(source, i) for i in image]
         split = c.reshape(source, [batch, groups, inner, *sizes])
-        turned = c.permute(split, [2, 1, 0, *range(3, many + 3)])
-        data = c.reshape(turned, [inner, c.times([groups, batch]), *sizes])
+        transposed = c.permute(split, [2, 1, 0, *range(3, many + 3)])
+        data = c.reshape(transposed, [inner, c.times([groups, batch]), *sizes])
     made = c.op("Conv", data, filters, strides=dilation, dilations=stride,
                 pads=padding + padding, group=groups)
     for i in range(many):
@@ -439,8 +439,8 @@ def _scores(c: Lowering, q: Value, k: Value, mask: Value | None, causal: bool,
     if width is None:
         raise Unsupported("symbolic widths of a head")
     factor = scale if scale is not None else width ** -0.5
-    turned = c.permute(k, [0, 1, 3, 2])
-    scores = c.op("MatMul", c.op("Mul", q, c.to(factor, q.dtype)), turned)
+    transposed = c.permute(k, [0, 1, 3, 2])
+    scores = c.op("MatMul", c.op("Mul", q, c.to(factor, q.dtype)), transposed)
     if causal:
         rows, columns = q.shape[-2], k.shape[-2]
         if rows is None or columns is None:
@@ -562,15 +562,15 @@ def _lstm_layer(c: Lowering, x: Value, w_input: Value, w_hidden: Value, b_input:
     if mode != 2 or num_layers != 1 or bidirectional or batch_first or train or batch_sizes:
         raise Unsupported("another form than a layer of an LSTM in one direction, time first")
 
-    def turned(weights: Value) -> Value:
+    def transposed(weights: Value) -> Value:
         """From torch's order of gates to ONNX's, with a dimension for directions."""
         i, f, g, o = c.ops("Split", weights, dtypes=[x.dtype] * 4, axis=0, num_outputs=4)
         return c.unsqueeze(c.op("Concat", i, o, f, g, axis=0), 0)
 
     bias = None
     if has_biases:
-        bias = c.op("Concat", turned(b_input), turned(b_hidden), axis=1)
-    y, y_h, y_c = c.ops("LSTM", x, turned(w_input), turned(w_hidden), bias, None, hx, cx,
+        bias = c.op("Concat", transposed(b_input), transposed(b_hidden), axis=1)
+    y, y_h, y_c = c.ops("LSTM", x, transposed(w_input), transposed(w_hidden), bias, None, hx, cx,
                         dtypes=[x.dtype] * 3, hidden_size=hidden_size,
                         direction="reverse" if reverse else None)
     return [c.squeeze(y, 1), y_h, y_c, None]

@@ -11,25 +11,25 @@ keel_status keel_shape_rotary(keel_infer *infer) {
   const keel_type *x = infer->in[0];
   const keel_type *places = keel_infer_in(infer, 3);
   int64_t count = keel_attr_int(infer->op, "num_heads", 0);
-  int64_t turning = keel_attr_int(infer->op, "rotary_embedding_dim", 0);
+  int64_t rotating = keel_attr_int(infer->op, "rotary_embedding_dim", 0);
   if (x->rank != 4 && (x->rank != 3 || count <= 0 || x->dims[2] % count))
     return keel_infer_fail(
         infer, KD_INVALID_ARGUMENT,
         "X must have 4 dimensions, or 3 and num_heads, which divides the last");
   int64_t size = x->rank == 4 ? x->dims[3] : x->dims[2] / count;
-  int64_t turned = turning ? turning : size;
-  if (turned < 0 || turned > size || turned % 2)
+  int64_t rotated = rotating ? rotating : size;
+  if (rotated < 0 || rotated > size || rotated % 2)
     return keel_infer_fail(
         infer, KD_INVALID_ARGUMENT,
         "rotary_embedding_dim must be even, and at most %lld", (long long)size);
   for (uint32_t i = 1; i <= 2; i++) {
     const keel_type *cache = infer->in[i];
     uint32_t rank = places ? 2 : 3;
-    if (cache->rank != rank || cache->dims[rank - 1] != turned / 2)
+    if (cache->rank != rank || cache->dims[rank - 1] != rotated / 2)
       return keel_infer_fail(
           infer, KD_INVALID_ARGUMENT,
           "cos_cache and sin_cache must have %u dimensions, the last of %lld",
-          (unsigned)rank, (long long)turned / 2);
+          (unsigned)rank, (long long)rotated / 2);
   }
   const keel_dims dims = keel_dims_of(x);
   return keel_infer_dims(infer, 0, &dims);
@@ -104,7 +104,7 @@ keel_status keel_shape_affine_grid(keel_infer *infer) {
 
 /* ---- RotaryEmbedding ----------------------------------------------------------------------- */
 
-/* Pairs of numbers of x turned: halves of a head, or neighbours if interleaved. heads_axis: where
+/* Pairs of numbers of x rotated: halves of a head, or neighbours if interleaved. heads_axis: where
  * cos and sin of the places get a dimension for heads. */
 static uint32_t functions_turned(keel_emit *all, uint32_t x,
                                  int64_t heads_axis) {
@@ -130,7 +130,7 @@ static uint32_t functions_turned(keel_emit *all, uint32_t x,
 static void expand_rotary_embedding(keel_emit *all) {
   const keel_type *type = keel_emit_type(all, 0);
   int64_t heads = keel_attr_int(all->node.op, "num_heads", 0);
-  int64_t turning = keel_attr_int(all->node.op, "rotary_embedding_dim", 0);
+  int64_t rotating = keel_attr_int(all->node.op, "rotary_embedding_dim", 0);
   bool flat = type ? type->rank == 3 : heads != 0;
   uint32_t x = keel_emit_in(all, 0);
   if (flat && heads <= 0) {
@@ -144,7 +144,7 @@ static void expand_rotary_embedding(keel_emit *all) {
     x = keel_emit_text(
         all, "Reshape($0, {dims($0, 0, 2), %i, dims($0, 2, 3) / {%i}})", heads,
         heads);
-  if (turning) {
+  if (rotating) {
     uint32_t first =
         keel_emit_text(all, "Slice(%v, {0}, {@rotary_embedding_dim}, {-1})", x);
     first = functions_turned(all, first, flat ? 2 : 1);
