@@ -200,7 +200,7 @@ def main():
         return
     import onnx
     environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.path.join(HERE, "../../python")
+    environment["PYTHONPATH"] = os.path.join(HERE, "../bridges/python")
     if args.lib:
         environment["KEEL_LIBRARY"] = args.lib
     if args.plugins:

@@ -14,7 +14,7 @@ import os
 import sys
 
 os.environ["JAX_PLATFORMS"] = "cpu"
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../python"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bridges/python"))
 try:
     import jax
     import numpy as np

@@ -154,37 +154,46 @@ TEST_THAT(a_program_of_known_sizes_needs_no_version) {
   keel_plan_release(plan);
 }
 
-/* A plan with a version whose runs are known, and runs of the plan for all sizes that took that
- * long. */
+/* A plan with versions, and runs of new sizes by the plan for all sizes that took that long. */
 static keel_plan *plan_with_times(uint64_t time) {
   keel_plan *plan = plan_of_rows(open_sizes, 0);
-  for (int i = 0; i < 6; i++)
-    run_rows(plan, 4, 4);
+  for (int64_t n = 1; n <= 3; n++)
+    for (int i = 0; i < 3; i++)
+      run_rows(plan, n, 4);
+  assert_true(counts_of(plan).made == 3);
   for (int i = 0; i < 4; i++)
     keel_versions_note(plan->versions, NULL, 16, time);
   return plan;
 }
 
+static const uint64_t hour = UINT64_C(3600000000000);
+
 TEST_THAT(new_sizes_have_a_version_at_once_where_one_run_pays_for_it) {
-  const uint64_t hour = UINT64_C(3600000000000);
   keel_plan *plan = plan_with_times(hour);
   for (int64_t n = 5; n < 13; n++)
     run_rows(plan, n, 4);
-  assert_true(counts_of(plan).made == 8); /* but for one, which is looked at */
+  assert_true(counts_of(plan).made == 3 + 7); /* one in eight is looked at */
   keel_plan_release(plan);
   plan = plan_with_times(1);
   for (int64_t n = 5; n < 13; n++)
     run_rows(plan, n, 4);
-  assert_true(counts_of(plan).made == 1);
+  assert_true(counts_of(plan).made == 3);
   keel_plan_release(plan);
 }
 
 TEST_THAT(one_slow_run_makes_no_version) {
-  const uint64_t hour = UINT64_C(3600000000000);
   keel_plan *plan = plan_with_times(1);
   keel_versions_note(plan->versions, NULL, 16, hour);
   run_rows(plan, 5, 4);
-  assert_true(counts_of(plan).made == 1);
+  assert_true(counts_of(plan).made == 3);
+  keel_plan_release(plan);
+}
+
+TEST_THAT(one_version_is_made_to_know_what_it_takes) {
+  keel_plan *plan = plan_of_rows(open_sizes, 0);
+  for (int64_t n = 1; n <= 5; n++)
+    run_rows(plan, n, 4); /* none comes again */
+  assert_true(counts_of(plan).made == 2);
   keel_plan_release(plan);
 }
 

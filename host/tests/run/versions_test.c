@@ -114,12 +114,12 @@ TEST_THAT(the_first_shapes_have_a_plan_at_once) {
   keel_plan_release(plan);
 }
 
-TEST_THAT(another_shape_that_comes_once_makes_none) {
+TEST_THAT(other_shapes_that_come_once_make_one_to_see_what_it_takes) {
   keel_plan *plan = plan_of_turning(0);
   for (int64_t n = 1; n <= 8; n++)
     for (int64_t m = 1; m <= 8; m++)
       turn(plan, n, m);
-  assert_int_equal(versions_of(plan), 1); /* the first */
+  assert_int_equal(versions_of(plan), 2); /* with that of the first ones */
   keel_plan_release(plan);
 }
 

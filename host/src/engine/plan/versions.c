@@ -7,27 +7,30 @@
 #include "trace/trace.h"
 
 #define REMEMBERED 256 /* sets of input types seen once */
-/* Runs that lay a version out, and count as what making it costs; runs of it that are timed; and one
- * in so many new sets runs the plan for all sizes, whatever a version would save. */
-#define WARMING 2
-#define SAMPLES 8
-#define PROBE   8
+/* one in so many new sets runs the plan for all sizes, whatever a version would save */
+#define PROBE 8
 
 typedef struct version {
   keel_plan *plan; /* NULL: free */
   const keel_type **types;
   uint64_t hash; /* of the types */
   uint64_t used; /* the last run */
-  uint32_t runs; /* that were timed */
+  bool ran;      /* at least once */
   bool pinned;   /* keel_plan_prepare: it is not evicted */
 } version;
 
-/* What versions are worth: nanoseconds for each element of the inputs by the plan for all sizes,
- * the less of its last two runs, and by a version; and for making a version. 0: not known. */
+/* Nanoseconds for each element of the inputs, the less of the last two. */
+typedef struct pace {
+  double least, last;
+  uint32_t count;
+} pace;
+
+/* What a run of new sizes takes: by the plan for all sizes, or with a version: making that, and its
+ * first run. */
 typedef struct worth {
-  double general, last, special, cost;
-  uint64_t elements; /* of the last run of the plan for all sizes */
-  uint32_t general_runs, sets;
+  pace general, first;
+  double make;   /* nanoseconds, the mean */
+  uint32_t sets; /* new ones for which a version was made at once */
 } worth;
 
 struct keel_versions {
@@ -104,9 +107,12 @@ static bool is_for(const version *one, uint64_t hash,
   return true;
 }
 
-/* The mean of the samples so far, the last of which count most. */
-static void worth_add(double *mean, double sample) {
-  *mean = *mean > 0 ? (*mean + sample) / 2 : sample;
+/* The very first run makes kernels and packs weights, and does not count. */
+static void pace_add(pace *p, uint64_t elements, uint64_t time) {
+  double each = (double)time / (double)elements;
+  if (!p->count++) return;
+  p->least = p->count > 2 && p->last < each ? p->last : each;
+  p->last = each;
 }
 
 static uint64_t elements_of(keel_tensor *const *inputs, uint32_t count) {
@@ -126,7 +132,7 @@ static keel_plan *versions_find(keel_versions *all, uint64_t hash,
     version *one = &all->entries[i];
     if (!is_for(one, hash, inputs, count)) continue;
     one->used = all->tick;
-    if (one->runs >= SAMPLES) *out_timed = 0;
+    if (one->ran) *out_timed = 0;
     all->counts.hits++;
     keel_refs_take(&one->plan->refs);
     return one->plan;
@@ -149,14 +155,15 @@ static uint64_t hash_types(keel_tensor *const *inputs, uint32_t count) {
   return hash + !hash;
 }
 
-/* Whether one run saves as much as a version costs, by the runs so far; of larger inputs than they
- * had nothing more is expected. With the lock held. */
+/* Whether even one run is expected to take less with a version, by the runs so far; where none of
+ * a version is known, one is made to know it. With the lock held. */
 static bool pays_at_once(keel_versions *all, uint64_t elements) {
   worth *w = &all->worth;
-  uint64_t counted = elements < w->elements ? elements : w->elements;
-  double saved = (w->general - w->special) * (double)counted;
-  return w->general_runs > 2 && w->special > 0 && saved > w->cost &&
-         ++w->sets % PROBE;
+  double general = w->general.least * (double)elements;
+  double first = w->first.least * (double)elements + w->make;
+  if (w->general.count < 3) return false;
+  if (w->first.count < 2) return !w->sets++;
+  return first < general && ++w->sets % PROBE;
 }
 
 /* Whether a version for these types is worth making: they recur, one run pays for it, or they are
@@ -214,7 +221,7 @@ static keel_status versions_make(keel_versions *all, version *made) {
   pthread_mutex_lock(&all->lock);
   all->counts.made++;
   all->counts.time += keel_now() - began;
-  worth_add(&all->worth.cost, (double)(keel_now() - began));
+  all->worth.make = (double)all->counts.time / (double)all->counts.made;
   pthread_mutex_unlock(&all->lock);
   return KD_OK;
 }
@@ -280,20 +287,13 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
 
 void keel_versions_note(keel_versions *all, const keel_plan *plan,
                         uint64_t elements, uint64_t time) {
-  double each = (double)time / (double)elements;
-  worth *w = &all->worth;
-  version *one = NULL;
   pthread_mutex_lock(&all->lock);
-  for (uint32_t i = 0; plan && i < KEEL_VERSIONS_MOST && !one; i++)
-    if (all->entries[i].plan == plan) one = &all->entries[i];
-  if (!plan && w->general_runs++) { /* the first makes its kernels */
-    w->general = w->last > 0 && w->last < each ? w->last : each;
-    w->last = each;
-    w->elements = elements;
-  } else if (one && one->runs++ >= WARMING) {
-    worth_add(&w->special, each);
-  } else if (one && w->special > 0 && each > w->special) {
-    w->cost += (each - w->special) * (double)elements / 2;
+  if (!plan) pace_add(&all->worth.general, elements, time);
+  for (uint32_t i = 0; plan && i < KEEL_VERSIONS_MOST; i++) {
+    version *one = &all->entries[i];
+    if (one->plan != plan || one->ran) continue;
+    one->ran = true;
+    pace_add(&all->worth.first, elements, time);
   }
   pthread_mutex_unlock(&all->lock);
 }
