@@ -39,7 +39,8 @@ typedef struct result {
 } result;
 
 static result compare(const model *m) {
-  trial t = TRIAL(1e-5, .pass = {"transposed"}, .out_count = m->read_twice ? 2 : 1);
+  trial t =
+      TRIAL(1e-5, .pass = {"transposed"}, .out_count = m->read_twice ? 2 : 1);
   keel_program *program = program_of(m, t.in);
   if (m->weights) {
     keel_tensor_release(t.in[1]);
