@@ -305,7 +305,7 @@ def whole(cases, random):
                  node("Sub", ["slope", "e"], ["off"])]
     feeds = {"x": draw(50), "c": draw(50), "ratio": np.float64(0.25), "training": np.bool_(True),
              "left": np.float64(0.75)}
-    cases.save("dropout", model_of(one_third, feeds, ["off"]), list(feeds.values()), [np.zeros(50)])
+    cases.save("dropout", model_of(one_third, feeds, ["off"]), feeds, {"off": np.zeros(50)})
     # of x sin(x): the first derivative's sum has the second one
     x = draw(3)
     nodes = [node("Sin", ["x"], ["s"]), node("Mul", ["s", "x"], ["p"]),
@@ -313,8 +313,8 @@ def whole(cases, random):
              node("Gradient", ["x"], ["slope"], domain=TRAINING, xs=["x"], y="q"),
              node("ReduceSum", ["slope"], ["r"], keepdims=0),
              node("Gradient", ["x"], ["curve"], domain=TRAINING, xs=["x"], y="r")]
-    cases.save("second_derivative", model_of(nodes, {"x": x}, ["slope", "curve"]), [x],
-               [np.sin(x) + x * np.cos(x), 2 * np.cos(x) - x * np.sin(x)])
+    cases.save("second_derivative", model_of(nodes, {"x": x}, ["slope", "curve"]), {"x": x},
+               {"slope": np.sin(x) + x * np.cos(x), "curve": 2 * np.cos(x) - x * np.sin(x)})
 
 
 def write(folder, random):
