@@ -302,7 +302,7 @@ static const char *const moves[] = {
     "Concat axis T[4,5] T[4,5] -> T[4,10]",
 };
 
-static void nodes_write_text(walk *all, const char *text, kd_dtype type) {
+static void nodes_write(walk *all, const char *text, kd_dtype type) {
   const kd_node node = read_node(text, type);
   write_node(all, &node);
 }
@@ -312,7 +312,7 @@ static void write_op(walk *all, const fam_row *row, const char *types,
                      kd_dtype type) {
   char text[128];
   snprintf(text, sizeof text, "%s %s", row->op, types);
-  nodes_write_text(all, text, type);
+  nodes_write(all, text, type);
 }
 
 static void write_elementwise(walk *all, const fam_row *row, kd_dtype type) {
@@ -357,10 +357,10 @@ bool fam_each_source(const fam_dialect *dialect,
     }
   }
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    nodes_write_text(all, others[i], KD_F32);
+    nodes_write(all, others[i], KD_F32);
   static const kd_dtype moved[] = {KD_U8, KD_F16, KD_F32, KD_I64};
   for (size_t i = 0; i < 4; i++)
     for (size_t k = 0; k < sizeof moves / sizeof *moves; k++)
-      nodes_write_text(all, moves[k], moved[i]);
+      nodes_write(all, moves[k], moved[i]);
   return !all->stopped;
 }

@@ -36,7 +36,7 @@
                    double db) {                                      \
     const S *px = from;                                              \
     S *py = to;                                                      \
-    const C a = (C)da, b = (C)db;                                    \
+    const ATTRIBUTE a = (ATTRIBUTE)da, b = (ATTRIBUTE)db;            \
     (void)a;                                                         \
     (void)b;                                                         \
     for (int64_t i = 0; i < n; i++) {                                \
@@ -142,10 +142,13 @@ VECTOR(tanh)
 #define GELU_f16  UNARY_LOOP
 #define GELU_bf16 UNARY_LOOP
 #define GELU_f64  UNARY_BLOCKS
+#define ATTRIBUTE C /* what a and b are computed as */
 #define EACH      "elementwise/float_loops.h"
 #include "each_float.h"
 #undef EACH
-#define EACH "elementwise/int_loops.h"
+#undef ATTRIBUTE
+#define ATTRIBUTE double
+#define EACH      "elementwise/int_loops.h"
 #include "each_int.h"
 
 #define TYPE u8
