@@ -1140,8 +1140,9 @@ static void kernels_destroy(kd_kernel *kernel) {
     .enqueue = mutants_kernels_enqueue, .destroy = kernels_destroy,       \
     __VA_ARGS__                                                           \
   }
-#define PREPARED    (KD_KERNEL_ANY_SHAPE | KD_KERNEL_CONSTANTS_IN_CREATE)
-#define TAKES_PARTS (PREPARED | KD_KERNEL_STRIDED | KD_KERNEL_ANY_OFFSET)
+#define PREPARED      (KD_KERNEL_ANY_SHAPE | KD_KERNEL_CONSTANTS_IN_CREATE)
+#define TAKES_PARTS   (PREPARED | KD_KERNEL_STRIDED | KD_KERNEL_ANY_OFFSET)
+#define HOLDS_WEIGHTS .workspace = mutants_kernels_workspace, .taken = taken
 
 /* the output is the input, in which some elements change */
 static const kd_alias updated = {.flags = KD_ALIAS_MUST};
