@@ -254,8 +254,12 @@ kd_status cpu_read_activation(const kd_node *node, cpu_activation *out);
 /* Elements, as grain, so that a piece of a loop takes some 10 microseconds. */
 #define CPU_GRAIN 16384
 
-/* Which set of loops this processor takes: 0 plain, 1 AVX2, 2 AVX-512. */
-int cpu_isa(void);
+/* Which set of loops this processor takes: 0 plain, 1 AVX2, 2 AVX-512. Set once, when the plugin
+ * opens. */
+extern int cpu_isa_taken;
+static inline int cpu_isa(void) {
+  return cpu_isa_taken;
+}
 
 /* The one that it takes of the sets of a file that is compiled for each of them. */
 #if defined(__x86_64__)

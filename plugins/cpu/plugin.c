@@ -17,12 +17,8 @@
 const kd_host *cpu_host;
 
 static char product_name[64] = "CPU";
-static int isa;
+int cpu_isa_taken;
 static bool openblas, winograd;
-
-int cpu_isa(void) {
-  return isa;
-}
 
 /* ---- facts ------------------------------------------------------------------ */
 
@@ -45,10 +41,10 @@ static kd_status choose_isa(void) {
   static const char *const names[] = {"base", "avx2", "avx512"};
   const char *wanted = cpu_host->option(cpu_host, "isa");
   int best = detect_isa();
-  isa = best;
+  cpu_isa_taken = best;
   for (int i = 0; wanted && i < 3; i++)
-    if (!strcmp(wanted, names[i])) isa = i;
-  return isa <= best
+    if (!strcmp(wanted, names[i])) cpu_isa_taken = i;
+  return cpu_isa_taken <= best
              ? KD_OK
              : FAIL(KD_INVALID_ARGUMENT,
                     "option isa is %s, and this processor has %s at most",
@@ -129,7 +125,7 @@ static kd_status cpu_device_info(kd_instance *instance, uint32_t index,
                     KD_DEVICE_INTEGRATED | KD_DEVICE_WIDENS;
   out_info->name = product_name;
   out_info->kind = "cpu";
-  out_info->driver = sets[isa];
+  out_info->driver = sets[cpu_isa()];
   out_info->compute_units = cpu_host->worker_count(cpu_host);
   out_info->space_count = 1;
   return KD_OK;
