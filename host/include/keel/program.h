@@ -493,24 +493,26 @@ KEEL_API keel_status keel_plan_begin(keel_plan *plan,
                                      uint32_t output_count);
 
 /* Makes the version of a plan for one set of sizes now, and keeps it for the plan's life. A plan
- * of a program with open sizes runs any sizes with one plan for all of them, and makes versions
- * (plans in which sizes are constants) for sizes that recur, in runs. A run of prepared sizes
- * finds its version. Nothing is made for sizes that are prepared, nor for a program without open
- * ones. Any thread.
+ * of a program with open sizes runs any sizes with one plan for all of them; its runs make versions
+ * (plans in which sizes are constants) for the first sizes, for sizes that recur, and for others
+ * where one run pays for it. A run of prepared sizes finds its version. Nothing is made for sizes
+ * that are prepared already, nor for a program without open ones. At most 64 sets are prepared.
+ * Any thread.
  *
  * inputs  sizes of inputs, as for keel_program_fix; open dimensions of one name get one size
  * Returns KD_OK, KD_OUT_OF_RANGE (an index), KD_INVALID_ARGUMENT (another rank or size than the
- * program declares, two sizes for one name, a size that stays open), KD_FAILED_PRECONDITION (a
- * plan without versions; as many sets are prepared as it keeps), or as keel_plan_create does. */
+ * program declares, two sizes for one name, a size that stays open), KD_FAILED_PRECONDITION (open
+ * sizes, and a plan with KEEL_PLAN_ONE or KEEL_PLAN_EAGER of keel/debug.h, which makes no versions;
+ * 64 sets are prepared), or as keel_plan_create does. */
 KEEL_API keel_status keel_plan_prepare(keel_plan *plan,
                                        const keel_input_sizes *inputs,
                                        uint32_t count);
 
-/* A plan's versions, since it was made. */
+/* A plan's versions, and its runs whose inputs are all ready when they begin. */
 typedef struct keel_version_counts {
-  uint64_t kept;          /* versions that there are */
+  uint64_t kept;          /* versions that there are now */
   uint64_t pinned;        /* of these, by keel_plan_prepare */
-  uint64_t made, evicted; /* in total */
+  uint64_t made, evicted; /* since the plan was made, as below */
   uint64_t hits;          /* runs that found their version */
   uint64_t misses;        /* runs that made it, or ran the plan for all sizes */
   uint64_t time;          /* nanoseconds in which versions were made */

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "plan/versions.h"
+#include "program/function.h"
 #include "testing.h"
 
 static keel_context *context;
@@ -19,7 +20,8 @@ SETUP(end) {
 }
 
 /* y = the rows of x, twice as large, one after the other; x of ROWS x COLUMNS. */
-static keel_plan *plan_of_rows(const int64_t *dims, uint32_t flags) {
+static keel_plan *plan_of_port(const int64_t *dims, uint32_t flags,
+                               uint32_t port_flags) {
   keel_program *program = NULL;
   keel_plan *plan = NULL;
   keel_builder *b = create_builder(context, "rows");
@@ -30,9 +32,14 @@ static keel_plan *plan_of_rows(const int64_t *dims, uint32_t flags) {
       op(b, "Reshape", op(b, "Add", x, x), keel_builder_constant(b, flat));
   keel_builder_output(b, "y", y);
   expect_ok(keel_builder_finish(b, &program));
+  program->main->input_ports[0].flags = port_flags;
   expect_ok(keel_plan_create(program, PLAN_PARAMS(.flags = flags), &plan));
   RELEASE(flat, b, program);
   return plan;
+}
+
+static keel_plan *plan_of_rows(const int64_t *dims, uint32_t flags) {
+  return plan_of_port(dims, flags, 0);
 }
 
 static const int64_t open_sizes[] = {-1, -1};
@@ -80,6 +87,15 @@ TEST_THAT(prepared_sizes_have_their_version_in_the_first_run) {
   run_rows(plan, 6, 5);
   counts = counts_of(plan);
   assert_true(counts.misses == 2 && counts.made == 10 && counts.pinned == 9);
+  keel_plan_release(plan);
+}
+
+/* As JAX's programs have them. */
+TEST_THAT(sizes_of_an_input_that_is_to_be_donated_are_prepared) {
+  keel_plan *plan = plan_of_port(open_sizes, 0, KEEL_PORT_DONATED);
+  expect_ok(prepare(plan, 3, 4));
+  run_rows(plan, 3, 4);
+  assert_true(counts_of(plan).made == 1 && counts_of(plan).hits == 1);
   keel_plan_release(plan);
 }
 

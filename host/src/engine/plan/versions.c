@@ -30,7 +30,7 @@ typedef struct pace {
 typedef struct worth {
   pace general, first;
   double make;   /* nanoseconds, the mean */
-  uint32_t sets; /* new ones for which a version was made at once */
+  uint32_t sets; /* new ones for which a version at once was considered */
 } worth;
 
 struct keel_versions {
@@ -155,14 +155,14 @@ static uint64_t hash_types(keel_tensor *const *inputs, uint32_t count) {
   return hash + !hash;
 }
 
-/* Whether even one run is expected to take less with a version, by the runs so far; where none of
- * a version is known, one is made to know it. With the lock held. */
+/* Whether even one run is expected to take less with a version, by the runs so far; as long as no
+ * version's first run is known, two are made to know it. With the lock held. */
 static bool pays_at_once(keel_versions *all, uint64_t elements) {
   worth *w = &all->worth;
   double general = w->general.least * (double)elements;
   double first = w->first.least * (double)elements + w->make;
   if (w->general.count < 3) return false;
-  if (w->first.count < 2) return !w->sets++;
+  if (w->first.count < 2) return w->sets++ < 2;
   return first < general && ++w->sets % PROBE;
 }
 
@@ -233,7 +233,7 @@ static bool versions_keep(keel_versions *all, const version *made,
   if (!at) return false;
   all->counts.evicted += out_old->plan != NULL;
   *at = *made;
-  at->used = made->pinned ? 0 : all->tick; /* the last run is another's */
+  at->used = made->pinned ? 0 : all->tick; /* 0: it has not run yet */
   return true;
 }
 
@@ -346,13 +346,14 @@ static keel_status versions_read_types(const keel_function *f, version *out) {
   out->hash = KEEL_HASH_SEED;
   for (uint32_t i = 0; i < f->input_count; i++) {
     const keel_port *port = &f->input_ports[i];
-    const keel_type *type = keel_port_type(port);
-    if (!port->flags && (!type || !keel_type_known(type)))
+    const keel_type *type =
+        keel_port_is_tensor(port) ? keel_port_type(port) : NULL;
+    if (keel_port_is_tensor(port) && (!type || !keel_type_known(type)))
       return keel_fail(KD_INVALID_ARGUMENT,
                        "a size or the element type of input \"%s\" is open:"
                        " name the sizes of all inputs that have open ones",
                        port->name);
-    out->types[i] = port->flags ? NULL : type;
+    out->types[i] = type;
     out->hash = hash_add(out->hash, out->types[i]);
   }
   out->hash += !out->hash;

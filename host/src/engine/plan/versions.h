@@ -1,11 +1,13 @@
-/* versions.h - versions of a plan, specialised for input types: for the first set of types,
- * and for each set that recurs.
+/* versions.h - versions of a plan, specialised for input types: for the first set of types, for
+ * each set that recurs, for a new one where one run pays for it, and for those that the application
+ * prepares.
  *
  * If a program leaves dimensions open, what depends on them is unknown when its plan is
  * made. In a version, shapes are constants: the ops that compute them are folded, memory
- * can be planned, and costs are known. There are at most KEEL_VERSIONS_MOST versions. Only one
- * that has not been used for KEEL_VERSIONS_UNUSED runs is evicted: of more sets that come in turn,
- * some have versions and the rest run the plan itself, instead of each evicting the next. */
+ * can be planned, and costs are known. There are at most KEEL_VERSIONS_MOST versions. A run evicts
+ * only a version that has not been used for KEEL_VERSIONS_UNUSED runs: of more sets that come in
+ * turn, some have versions and the rest run the plan itself, instead of each evicting the next. A
+ * prepared version evicts any other, and stays. */
 #ifndef KEEL_VERSIONS_H
 #define KEEL_VERSIONS_H
 

@@ -66,7 +66,7 @@ static keel_status fix_input(keel_function *f, const keel_input_sizes *given) {
     return keel_fail(KD_OUT_OF_RANGE, "the program has %u inputs, not %u",
                      (unsigned)f->input_count, (unsigned)given->input + 1);
   const keel_port *port = &f->input_ports[given->input];
-  if (port->flags)
+  if (!keel_port_is_tensor(port))
     return keel_fail(KD_INVALID_ARGUMENT,
                      "input \"%s\" is not a tensor, and has no dimensions",
                      port->name);
