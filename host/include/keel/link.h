@@ -49,7 +49,7 @@ KEEL_API keel_status keel_link_open(keel_context *context,
                                     KD_OWNED keel_link **out_link);
 
 /* Leaves the other ranks once all exchanges are done. Every rank calls it, and it waits for them
- * without a limit. Exchanges through handles that are not released yet fail from then on. NULL does
+ * without a limit. From then on, exchanges through handles that are not released yet fail. NULL does
  * nothing. After the link has failed, it returns at once and leaves MPI unfinalised: then end the
  * process by keel_link_abort, as after a plain exit the launcher reports an error.
  *
@@ -63,9 +63,10 @@ typedef struct keel_link_facts {
   const char *module; /* its file. Both are valid until keel_link_close */
   uint64_t exchanges, bytes; /* done so far; bytes of this rank's values */
   uint64_t waited;           /* nanoseconds in which exchanges were under way */
-  uint64_t direct;           /* of the exchanges: from device to device */
-  uint64_t levels; /* direct within each machine, and by MPI between machines */
-  uint64_t pieces; /* through host memory, in chunks */
+  uint64_t direct;           /* exchanges from device to device */
+  /* exchanges that are direct within each machine, and go by MPI between machines */
+  uint64_t levels;
+  uint64_t pieces; /* exchanges through host memory, in chunks */
 } keel_link_facts;
 
 KEEL_API void keel_link_look(keel_link *link, keel_link_facts *out_facts);
@@ -76,8 +77,8 @@ KEEL_API void keel_link_look(keel_link *link, keel_link_facts *out_facts);
  * host's.
  *
  * If a rank cannot contribute because it failed earlier, the exchange fails on all ranks, and with it
- * the link; the message names the rank. The same holds for a run that leaves out an exchange because
- * it failed or was cancelled. (A run that is refused for its inputs, with KD_INVALID_ARGUMENT, has
+ * the link; the message names the rank. A run that fails or is cancelled before an exchange has the
+ * same effect. (A run that is refused for its inputs, with KD_INVALID_ARGUMENT, has
  * not left out any.) */
 KEEL_API keel_status keel_link_member(keel_link *link, keel_device *device,
                                       KD_OWNED keel_tensor **out_member);

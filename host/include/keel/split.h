@@ -68,8 +68,8 @@ KEEL_API keel_status keel_split_measure(keel_device *device,
  * values. A pipe is cut where few bytes pass from stage to stage, among values whose shapes are known.
  *
  * out_facts  may be NULL
- * Returns KD_OK, KD_INVALID_ARGUMENT (rank, size, kind; a batch that the ranks or micro-batches don't
- * divide; too few places to cut; no annotations for as many ranks, or wrong ones),
+ * Returns KD_OK, KD_INVALID_ARGUMENT (rank, size, kind; a batch that is not divisible by the
+ * number of ranks or micro-batches; too few places to cut; no annotations for as many ranks, or wrong ones),
  * KD_FAILED_PRECONDITION (the program was compiled for one device, or has exchanges; for a pipe, it
  * has state), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_program_split(const keel_program *program,
