@@ -277,8 +277,8 @@ static const char *const others[] = {
     "Conv f32[1,3,8,8] f32[4,3,3,3] -> f32[1,4,6,6]",
     "Conv f32[1,3,8,8] f32[4,3,3,3] f32[4] -> f32[1,4,6,6]",
     "FusedConv activation f32[1,3,8,8] f32[4,3,3,3] f32[4] -> f32[1,4,6,6]",
-    "FusedConv activation f32[1,3,8,8] f32[4,3,3,3] f32[4] f32[1,4,6,6] -> "
-    "f32[1,4,6,6]",
+    ("FusedConv activation f32[1,3,8,8] f32[4,3,3,3] f32[4] f32[1,4,6,6] -> "
+     "f32[1,4,6,6]"),
     "FusedConv f32[1,3,8,8] f32[4,3,3,3] f32[4] f32[1,4,6,6] -> f32[1,4,6,6]",
     "GlobalAveragePool f32[1,3,8,8] -> f32[1,3,1,1]",
     "GlobalMaxPool f32[1,3,8,8] -> f32[1,3,1,1]",
@@ -288,8 +288,8 @@ static const char *const others[] = {
     "LogSoftmax f32[4,1000] -> f32[4,1000]",
     "LayerNormalization f32[4,5] f32[5] f32[5] -> f32[4,5]",
     "LayerNormalization f32[4,1000] f32[1000] f32[1000] -> f32[4,1000]",
-    "BatchNormalization f32[1,3,8,8] f32[3] f32[3] f32[3] f32[3] -> "
-    "f32[1,3,8,8]",
+    ("BatchNormalization f32[1,3,8,8] f32[3] f32[3] f32[3] f32[3] -> "
+     "f32[1,3,8,8]"),
     "ArgMax f32[4,5] -> i64[1,5]",
     "Gather f32[4,5] i64[5] -> f32[5,5]",
 };

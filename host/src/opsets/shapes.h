@@ -54,9 +54,9 @@ SHAPE(tf_idf)
 SHAPE(unsqueeze)
 #undef SHAPE
 
-/* The output's type is that of an attribute, or `fallback`. */
+/* The output's type is that of an attribute, or `otherwise`. */
 keel_status keel_infer_dtype_attr(keel_infer *infer, const char *name,
-                                  kd_dtype fallback);
+                                  kd_dtype otherwise);
 
 /* Rows of X, which is [rows, features], or a single row. */
 static inline keel_status keel_infer_rows(const keel_infer *infer,

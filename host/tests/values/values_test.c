@@ -25,8 +25,8 @@ TEST_THAT(equal_types_are_one_object) {
 enum { MANY_TYPES = 100000 };
 
 /* Each thread meets the same types, in an order of its own. */
-static void *meet_types(void *context) {
-  const keel_type **met = context;
+static void *meet_types(void *argument) {
+  const keel_type **met = argument;
   uint64_t step = (uintptr_t)met / sizeof *met % 2 ? 7919 : 104729;
   for (uint64_t i = 0; i < MANY_TYPES; i++) {
     uint64_t at = i * step % MANY_TYPES;
@@ -86,8 +86,8 @@ TEST_THAT(data_goes_in_and_comes_out) {
   keel_tensor_release(tensor);
 }
 
-static void count_call(void *context) {
-  ++*(int *)context;
+static void count_call(void *argument) {
+  ++*(int *)argument;
 }
 
 TEST_THAT(wrapped_memory_is_given_back_once) {
@@ -136,8 +136,8 @@ typedef struct told {
   char text[64];
 } told;
 
-static void note_done(void *context, keel_tensor *tensor, keel_status status) {
-  told *self = context;
+static void note_done(void *argument, keel_tensor *tensor, keel_status status) {
+  told *self = argument;
   self->status = status;
   snprintf(self->text, sizeof self->text, "%s", status ? keel_message() : "");
   if (status == KD_OK) keel_tensor_read(tensor, &self->value, sizeof(float));
