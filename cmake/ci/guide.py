@@ -81,8 +81,10 @@ def holders(table, slot, files):
     macro = re.compile(r"#define .*?(?<!\\)\n", re.S)
     field = re.compile(r"\.%s\s*=\s*(?!NULL)" % slot)
     out = []
+    shared = (TREE / "plugins/families/instance.h").read_text()
+    common = re.search(r"#define FAM_PLUGIN\(.*?(?<!\\)\n", shared, re.S)[0]
     for name, texts in files.items():
-        parts = [p for text in texts for p in body.findall(text)]
+        parts = [p.replace("FAM_PLUGIN(", common) for text in texts for p in body.findall(text)]
         if table == "kd_kernel_def":  # definitions are often made by macros
             parts += [p for text in texts for p in macro.findall(text)]
         if any(field.search(p) for p in parts):
