@@ -40,7 +40,7 @@ for device in $devices; do # of a sample: its plugin, too
 done
 export KEEL_ORT_LIBRARY="$build/lib/keel-bridges/libkeel_onnxruntime.so"
 export KEEL_PJRT_LIBRARY="$build/lib/keel-bridges/libkeel_pjrt.so"
-export PYTHONPATH="$PWD/python"
+export PYTHONPATH="$PWD/host/bridges/python"
 
 # environment NAME PACKAGE...: its python in $python
 environment() {

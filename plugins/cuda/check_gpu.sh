@@ -41,7 +41,7 @@ END
 )
 LD_LIBRARY_PATH=$PWD/$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}${packages:+:$packages}
 export LD_LIBRARY_PATH
-export KEEL_LIBRARY="$PWD/$build/lib/libkeel.so" PYTHONPATH="$PWD/python" PYTHONDONTWRITEBYTECODE=1
+export KEEL_LIBRARY="$PWD/$build/lib/libkeel.so" PYTHONPATH="$PWD/host/bridges/python" PYTHONDONTWRITEBYTECODE=1
 export KEEL_ORT_LIBRARY="$PWD/$build/lib/keel-bridges/libkeel_onnxruntime.so"
 export KEEL_PJRT_LIBRARY="$PWD/$build/lib/keel-bridges/libkeel_pjrt.so"
 
