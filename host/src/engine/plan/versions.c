@@ -226,15 +226,35 @@ static keel_status versions_make(keel_versions *all, version *made) {
   return KD_OK;
 }
 
-/* Keeps a version if there is an entry for it; *out_old: what it evicts. With the lock held. */
-static bool versions_keep(keel_versions *all, const version *made,
-                          version *out_old) {
-  version *at = make_way(all, made->pinned, out_old);
-  if (!at) return false;
+/* With the lock held. */
+static version *versions_of_types(keel_versions *all, const version *like) {
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+    version *one = &all->entries[i];
+    if (one->plan && one->hash == like->hash &&
+        !memcmp(one->types, like->types,
+                all->base->input_count * sizeof *like->types))
+      return one;
+  }
+  return NULL;
+}
+
+/* Keeps a version, unless another thread has kept one of its types meanwhile: that counts then.
+ * *out_old: the version that goes, for the caller to drop. NULL: there is no entry for it. With the
+ * lock held. */
+static version *versions_keep(keel_versions *all, const version *made,
+                              version *out_old) {
+  version *at = versions_of_types(all, made);
+  if (at) {
+    at->pinned |= made->pinned;
+    *out_old = *made;
+    return at;
+  }
+  at = make_way(all, made->pinned, out_old);
+  if (!at) return NULL;
   all->counts.evicted += out_old->plan != NULL;
   *at = *made;
   at->used = made->pinned ? 0 : all->tick; /* 0: it has not run yet */
-  return true;
+  return at;
 }
 
 /* That the plan for all shapes runs instead. It reports errors of inputs, and the end of a run,
@@ -271,16 +291,17 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   old = (version){0};
   if (status != KD_OK) versions_tell(all, status);
   pthread_mutex_lock(&all->lock);
-  bool kept = status == KD_OK && versions_keep(all, &made, &old);
-  if (kept)
-    keel_refs_take(&made.plan->refs);
-  else if (status != KD_OK)
-    versions_forget(all, hash);
+  const version *kept =
+      status == KD_OK ? versions_keep(all, &made, &old) : NULL;
+  keel_plan *plan = kept ? kept->plan : made.plan;
+  if (kept) keel_refs_take(&plan->refs);
+  if (status != KD_OK) versions_forget(all, hash);
   all->making = false;
   pthread_mutex_unlock(&all->lock);
   versions_drop(&old);
-  if (!kept) free(made.types); /* the plan serves this run alone */
-  return made.plan;
+  if (!kept)
+    free(made.types); /* the plan, if there is one, serves this run alone */
+  return plan;
 }
 
 /* ---- what they are worth ------------------------------------------------------------ */
@@ -300,18 +321,6 @@ void keel_versions_note(keel_versions *all, const keel_plan *plan,
 
 /* ---- prepared ones ------------------------------------------------------------------ */
 
-/* With the lock held. */
-static version *versions_of_types(keel_versions *all, const version *like) {
-  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
-    version *one = &all->entries[i];
-    if (one->plan && one->hash == like->hash &&
-        !memcmp(one->types, like->types,
-                all->base->input_count * sizeof *like->types))
-      return one;
-  }
-  return NULL;
-}
-
 /* Pins the version of these types, if there is one. */
 static bool versions_pin(keel_versions *all, const version *like) {
   pthread_mutex_lock(&all->lock);
@@ -321,14 +330,14 @@ static bool versions_pin(keel_versions *all, const version *like) {
   return one != NULL;
 }
 
-/* Makes and pins a version; `made` has its types, and keeps what is not used. */
+/* Pins the version of the types in `made`, which it makes if there is none. The caller drops `made`
+ * afterwards. */
 static keel_status versions_prepare(keel_versions *all, version *made) {
   version old = {0};
   if (versions_pin(all, made)) return KD_OK;
   KEEL_TRY(versions_make(all, made));
-  if (versions_pin(all, made)) return KD_OK; /* another thread was first */
   pthread_mutex_lock(&all->lock);
-  bool kept = versions_keep(all, made, &old);
+  bool kept = versions_keep(all, made, &old) != NULL;
   pthread_mutex_unlock(&all->lock);
   versions_drop(&old);
   if (kept) *made = (version){0};
