@@ -1,5 +1,5 @@
 /* pool_test.c - the thread pool: loops, tasks, waiting; also with no workers. */
-#include "threads/pool.h"
+#include "threads/cancel.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -163,6 +163,31 @@ static bool never(const keel_task *task, const void *context) {
 }
 
 /* With the only worker held up, what this thread hands over stays its own. */
+typedef struct look {
+  keel_task task; /* must be first: cast from it */
+  const keel_cancellation *seen;
+} look;
+
+static void note_cancellation(keel_task *task) {
+  ((look *)(void *)task)->seen = keel_cancellation_in_use();
+}
+
+/* A thread that waits for its own run, and helps another's meanwhile. */
+TEST_THAT(a_task_does_not_end_with_the_run_of_the_thread_that_helps) {
+  const keel_cancellation due = {.deadline = 1};
+  look one = {{note_cancellation, NULL}, &due};
+  keel_pool *pool = NULL;
+  expect_ok(keel_pool_retain(0, &pool));
+  const keel_cancellation *before = keel_cancellation_use(&due);
+  keel_pool_submit(pool, &one.task);
+  while (keel_pool_help(pool)) {
+  }
+  assert_null(one.seen);
+  assert_ptr_equal(keel_cancellation_in_use(), &due);
+  keel_cancellation_use(before);
+  keel_pool_release(pool);
+}
+
 TEST_THAT(the_task_handed_over_last_comes_next) {
   holding worker = {.task.run = hold};
   atomic_int left = 2;

@@ -427,9 +427,12 @@ static bool help(keel_pool *pool) {
   return task != NULL;
 }
 
+/* The task may be another run's, which this thread's cancellation does not concern. */
 bool keel_pool_help(keel_pool *pool) {
   keel_pool *before = keel_pool_use(pool);
+  const keel_cancellation *own = keel_cancellation_use(NULL);
   bool helped = help(pool);
+  keel_cancellation_use(own);
   keel_pool_use(before);
   return helped;
 }
