@@ -433,6 +433,10 @@ KEEL_API void keel_cancel_request(keel_cancel *cancel, const char *why);
  * waits. */
 #define KEEL_RUN_ENQUEUES 0x4u
 
+/* An input whose rank or sizes are not what the program declares is refused, where another run is
+ * made a plan for it (keel_plan_run). Open dimensions take any size. */
+#define KEEL_RUN_DECLARED 0x8u
+
 /* How to run. Zero in any field but the first means its default. */
 typedef struct keel_run_params {
   uint32_t struct_size; /* sizeof(keel_run_params) */
@@ -451,6 +455,21 @@ typedef struct keel_run_params {
   const uint32_t *donated;
   uint32_t donated_count;
   uint32_t reserved;
+
+  /* Asks whether the run is to end early, as on cancellation: for a caller that can ask whether a
+   * request was given up, but is not told so. Called about every 10 ms, on one thread of Keel's
+   * that is also the clock of all time limits: it must be short, must not block, and calls no
+   * function of Keel's. It is not called any more once it has returned other than 0,
+   * keel_plan_run_with has returned, or `done` is called. NULL: not asked. */
+  int (*should_end)(void *should_end_context);
+  void *should_end_context;
+
+  /* keel_plan_begin: called once, when each output is written (keel_tensor_on_written) or has
+   * failed, with KD_OK or the failure that came first, whose text is keel_message(). It is called
+   * on a thread of Keel's, or on the calling one before keel_plan_begin returns, may release
+   * values, must be short and must not block. Not called if keel_plan_begin fails. NULL: none. */
+  void (*done)(void *done_context, keel_status status);
+  void *done_context;
 } keel_run_params;
 
 /* Runs a plan and waits, as keel_plan_run does. On cancellation or timeout,

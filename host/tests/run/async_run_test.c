@@ -475,8 +475,8 @@ TEST_THAT(what_cannot_begin_is_refused) {
   assert_null(out[0]);
   assert_int_equal(keel_plan_begin(plan, NULL, in, 1, out, 3),
                    KD_INVALID_ARGUMENT);
-  expect_fails(keel_plan_begin(plan, RUN_PARAMS(.flags = 8), in, 2, out, 3),
-               KD_INVALID_ARGUMENT, "0x8");
+  expect_fails(keel_plan_begin(plan, RUN_PARAMS(.flags = 16), in, 2, out, 3),
+               KD_INVALID_ARGUMENT, "0x10");
   RELEASE(in[0], plan, context);
 }
 

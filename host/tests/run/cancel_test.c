@@ -129,9 +129,9 @@ TEST_THAT(a_run_ends_when_its_time_is_over) {
   params.timeout = UINT64_MAX;
   expect_ok(keel_plan_run_with(plan, &params, &x, 1, &y, 1));
   keel_tensor_release(y);
-  params.flags = 24;
+  params.flags = 48;
   expect_fails(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
-               KD_INVALID_ARGUMENT, "no flags 0x18");
+               KD_INVALID_ARGUMENT, "no flags 0x30");
   RELEASE(x, plan);
 }
 

@@ -25,6 +25,7 @@ typedef struct keel_run_args {
   bool partial;
   /* of a run that is waited for: not for devices that have its work */
   bool enqueues;
+  bool declared; /* an input of another shape than declared is refused */
   /* It has begun the run, and is given each output when it is made: inputs may be pending,
    * and steps wait for those that they read. NULL: inputs are ready. */
   keel_async_run *async;

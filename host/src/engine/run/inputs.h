@@ -5,7 +5,7 @@
 
 #include <keel/program.h>
 
-#include "base/base.h"
+#include "values/tensor.h"
 
 /* Fills `held` with a reference to each input: the caller's to those that are donated, new
  * ones to the others. Sets `donated`, of as many zeros (NULL where none is). On a failure
@@ -21,6 +21,10 @@ void keel_inputs_drop(const keel_run_params *params, keel_tensor *const *inputs,
 
 /* Releases what is left, and empties it. */
 void keel_inputs_release(keel_tensor **held, uint32_t count);
+
+static inline bool keel_input_is_resource(keel_tensor *input) {
+  return keel_tensor_state(input) == KEEL_READY && input->kind == KEEL_RESOURCE;
+}
 
 /* Passes a reference on. */
 static inline void keel_inputs_pass(keel_tensor **held, uint32_t index,

@@ -1,6 +1,7 @@
 /* cancel.c - hooks by the clock or by hand, keel_cancel, and deadlines. */
 #include "threads/cancel.h"
 
+#include <sched.h>
 #include <time.h>
 
 #include "base/refs.h"
@@ -132,6 +133,49 @@ bool keel_timer_unset(keel_timer *timer, keel_cancel_hook *hook) {
   return keel_cancel_hooks_remove(&timer->hooks, hook);
 }
 
+/* ---- a question --------------------------------------------------------------------- */
+
+#define ASK_EVERY 10000000u /* nanoseconds */
+
+static void question_ask(keel_cancel_hook *hook) {
+  keel_question *self = (keel_question *)(void *)hook;
+  if (!atomic_load(&self->ended) && !self->ask(self->context)) {
+    hook->when = keel_now() + ASK_EVERY;
+    /* it cannot fail: this is the timer's thread. From here on keel_question_end may free it. */
+    keel_timer_set(keel_pool_timer(self->pool), hook);
+    return;
+  }
+  if (!atomic_load(&self->ended)) {
+    atomic_store_explicit(&self->ends, true, memory_order_release);
+    if (self->said_yes) self->said_yes(self);
+    keel_pool_wake_waiters(self->pool);
+  }
+  atomic_store_explicit(&self->over, true, memory_order_release);
+}
+
+keel_status keel_question_begin(keel_question *question, keel_pool *pool,
+                                int (*ask)(void *context), void *context,
+                                void (*said_yes)(keel_question *self)) {
+  *question = (keel_question){
+      .hook = {.fire = question_ask, .when = keel_now() + ASK_EVERY},
+      .pool = pool,
+      .ask = ask,
+      .context = context,
+      .said_yes = said_yes};
+  return keel_timer_set(keel_pool_timer(pool), &question->hook);
+}
+
+void keel_question_end(keel_question *question) {
+  keel_timer *timer = keel_pool_timer(question->pool);
+  atomic_store(&question->ended, true);
+  while (!atomic_load_explicit(&question->over, memory_order_acquire)) {
+    if (keel_timer_unset(timer, &question->hook))
+      atomic_store_explicit(&question->over, true, memory_order_release);
+    else
+      sched_yield();
+  }
+}
+
 /* ---- stops and deadlines -------------------------------------------------------------- */
 
 keel_status keel_cancel_new(keel_pool *pool, keel_cancel **out_cancel) {
@@ -186,10 +230,11 @@ void keel_cancel_request(keel_cancel *cancel, const char *why) {
 
 keel_cancellation keel_cancellation_of(keel_cancel *cancel, uint64_t timeout) {
   uint64_t now = timeout ? keel_now() : 0;
-  return (keel_cancellation){cancel, !timeout ? 0
-                                     : timeout > UINT64_MAX - now
-                                         ? UINT64_MAX
-                                         : now + timeout};
+  return (keel_cancellation){.cancel = cancel,
+                             .deadline = !timeout ? 0
+                                         : timeout > UINT64_MAX - now
+                                             ? UINT64_MAX
+                                             : now + timeout};
 }
 
 /* `who`: "the run", "planning". */
@@ -207,6 +252,10 @@ static keel_status cancel_fail(const keel_cancellation *cancellation,
     return keel_fail(KD_CANCELLED, "%s was cancelled%s%s%s", who,
                      *cancellation->cancel->why ? ": " : "",
                      cancellation->cancel->why, next);
+  if (cancellation->question &&
+      atomic_load_explicit(&cancellation->question->ends, memory_order_acquire))
+    return keel_fail(KD_CANCELLED, "%s was cancelled: should_end said so%s",
+                     who, next);
   return keel_fail(KD_DEADLINE_EXCEEDED, "%s is past its deadline%s", who,
                    next);
 }

@@ -40,6 +40,27 @@ keel_status keel_timer_set(keel_timer *timer, keel_cancel_hook *hook);
 /* As keel_cancel_hooks_remove. */
 bool keel_timer_unset(keel_timer *timer, keel_cancel_hook *hook);
 
+/* ---- a question, instead of a hook ---- */
+
+/* Asks the application on the timer's thread, again and again, whether something is to end. */
+typedef struct keel_question {
+  keel_cancel_hook hook; /* must be first: cast from it */
+  keel_pool *pool;       /* whose waiting threads look again */
+  int (*ask)(void *context);
+  void *context;
+  void (*said_yes)(struct keel_question *self); /* called once; NULL: nothing */
+  atomic_bool ends;  /* the answer was yes; release, acquire */
+  atomic_bool over;  /* asked no more; release, acquire */
+  atomic_bool ended; /* keel_question_end has been called */
+} keel_question;
+
+/* Returns KD_OK, KD_OUT_OF_MEMORY (no thread). */
+keel_status keel_question_begin(keel_question *question, keel_pool *pool,
+                                int (*ask)(void *context), void *context,
+                                void (*said_yes)(keel_question *self));
+/* From here on it is not asked. Waits for an answer that is under way. */
+void keel_question_end(keel_question *question);
+
 /* ---- cancellation ---- */
 
 struct keel_cancel {
@@ -53,8 +74,9 @@ struct keel_cancel {
 };
 
 typedef struct keel_cancellation {
-  keel_cancel *cancel; /* or NULL */
-  uint64_t deadline;   /* on the clock of keel_now; 0: none */
+  keel_cancel *cancel;           /* or NULL */
+  uint64_t deadline;             /* on the clock of keel_now; 0: none */
+  const keel_question *question; /* or NULL */
 } keel_cancellation;
 
 static inline bool keel_cancellation_is_due(
@@ -63,6 +85,9 @@ static inline bool keel_cancellation_is_due(
   return (cancellation->cancel &&
           atomic_load_explicit(&cancellation->cancel->requested,
                                memory_order_acquire) == 2) ||
+         (cancellation->question &&
+          atomic_load_explicit(&cancellation->question->ends,
+                               memory_order_acquire)) ||
          (cancellation->deadline && keel_now() >= cancellation->deadline);
 }
 
