@@ -197,6 +197,19 @@ static void print_versions(keel_plan *plan) {
         (unsigned long long)(c.hits + c.misses));
 }
 
+/* What the plan holds between runs. */
+static void print_footprint(keel_plan *plan) {
+  keel_footprint f;
+  for (uint32_t i = 0; keel_plan_footprint(plan, i, &f) == KD_OK; i++)
+    if (f.constants + f.mapped + f.taken + f.recorded)
+      printf(
+          "held on %s: %.2f MiB of constants, %.2f in the model's "
+          "file, %.2f as kernels have packed them, %.2f by recordings\n",
+          f.device, (double)f.constants / (1u << 20),
+          (double)f.mapped / (1u << 20), (double)f.taken / (1u << 20),
+          (double)f.recorded / (1u << 20));
+}
+
 void run_print_text(const run_arguments *all, run_session *run,
                     const bool *agree, char (*texts)[256]) {
   keel_stats stats;
@@ -234,6 +247,7 @@ void run_print_text(const run_arguments *all, run_session *run,
     printf("%llu runs were launches of a recording\n",
            (unsigned long long)keel_plan_replays(run->plan));
   if (all->profile) print_versions(run->plan);
+  if (all->profile) print_footprint(run->plan);
   if (all->split) parting_print(all->split, &run->facts);
   ranks_print(run->link, false);
   several_print(&run->several);
@@ -250,6 +264,21 @@ static void print_versions_json(keel_plan *plan) {
       (unsigned long long)c.made, (unsigned long long)c.evicted,
       (unsigned long long)c.hits, (unsigned long long)c.misses,
       (unsigned long long)c.time);
+}
+
+static void print_footprint_json(keel_plan *plan) {
+  keel_footprint f;
+  const char *before = ", \"held\": [";
+  for (uint32_t i = 0; keel_plan_footprint(plan, i, &f) == KD_OK; i++) {
+    printf(
+        "%s{\"device\": \"%s\", \"constants\": %llu, \"mapped\": %llu,"
+        " \"taken\": %llu, \"recorded\": %llu, \"values\": %llu}",
+        before, f.device, (unsigned long long)f.constants,
+        (unsigned long long)f.mapped, (unsigned long long)f.taken,
+        (unsigned long long)f.recorded, (unsigned long long)f.values);
+    before = ", ";
+  }
+  printf("]");
 }
 
 static void print_profile_json(const run_session *run) {
@@ -285,6 +314,7 @@ static void print_profile_json(const run_session *run) {
   keel_plan_profile_exchanges(run->plan, &times);
   printf("]");
   print_versions_json(run->plan);
+  print_footprint_json(run->plan);
   printf(
       ", \"exchanges\": {\"calls\": %llu, \"time_ns\": %llu,"
       " \"bare_ns\": %llu}",

@@ -556,6 +556,27 @@ KEEL_API keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,
                                       uint64_t *out_unshared,
                                       uint64_t *out_peak);
 
+/* The memory that a plan and its versions hold, in host memory or on one device, in bytes.
+ * What several plans share counts for each of them. */
+typedef struct keel_footprint {
+  const char *device; /* "host", "cuda:0"; lives as long as the context */
+  uint64_t constants; /* each once, also for many versions */
+  uint64_t mapped;    /* constants that are read in the model's file (host) */
+  /* Constants of which kernels hold a form of their own, as packed weights: each once, with the
+   * size that the program has it in. */
+  uint64_t taken;
+  uint64_t recorded; /* arenas, inputs and outputs that recordings hold */
+  /* What a run takes from the pool for its values, as far as that is planned: the most of any
+   * version. It is not held between runs, and each run at a time takes it. */
+  uint64_t values;
+} keel_footprint;
+
+/* index  0: host memory; n: device n - 1 of the context
+ * Any thread, also while the plan runs; what a run that is under way holds for itself is not
+ * counted. Returns KD_OK, KD_OUT_OF_RANGE (past the last device), KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_plan_footprint(keel_plan *plan, uint32_t index,
+                                         keel_footprint *out_footprint);
+
 /* Where the time of runs went: one line per op of the plan. */
 typedef struct keel_profile_line {
   const char *node;   /* the model's name for it, or "" */

@@ -521,6 +521,16 @@ class Model(_Owner):
         lib.keel_plan_versions(self._plan, byref(counts))
         return {name: int(getattr(counts, name)) for name, _ in counts._fields_}
 
+    def footprint(self) -> dict[str, dict[str, int]]:
+        """The bytes that the model holds, by device and in "host" memory: constants, those that are
+        read in its file (mapped), those of which kernels have a form of their own (taken), what
+        recordings hold (recorded), and what a run at a time takes from the pool (values)."""
+        found, one = {}, native.Footprint()
+        while lib.keel_plan_footprint(self._plan, len(found), byref(one)) == native.OK:
+            found[text(one.device)] = {name: int(getattr(one, name))
+                                       for name, _ in one._fields_[1:]}
+        return found
+
     def __repr__(self) -> str:
         return (f"<keel.Model ({', '.join(map(str, self.inputs))}) ->"
                 f" ({', '.join(map(str, self.outputs))})>")
@@ -541,6 +551,11 @@ class Context(_Owner):
     @property
     def _handle(self) -> c_void_p:
         return self._core.handle
+
+    def trim(self) -> None:
+        """Gives back memory that is kept for reuse, as after a large model is gone."""
+        with self._core as handle:
+            lib.keel_trim(handle)
 
     def plugins(self) -> list[Plugin]:
         """Every candidate, loaded or refused, in the order in which they were found."""

@@ -72,6 +72,11 @@ class VersionCounts(Structure):
                                               "misses", "time")]
 
 
+class Footprint(Structure):
+    _fields_ = [("device", c_char_p), *((name, c_uint64) for name in (
+        "constants", "mapped", "taken", "recorded", "values"))]
+
+
 RUN_ENQUEUES = 4
 
 
@@ -143,6 +148,8 @@ _signatures: dict[str, tuple[Any, list[Any]]] = {
     "keel_plan_output_count": (c_uint32, [_handle]),
     "keel_plan_output": (c_int32, [_handle, c_uint32, POINTER(Port)]),
     "keel_plan_prepare": (c_int32, [_handle, POINTER(InputSizes), c_uint32]),
+    "keel_trim": (None, [_handle]),
+    "keel_plan_footprint": (c_int32, [_handle, c_uint32, POINTER(Footprint)]),
     "keel_plan_versions": (None, [_handle, POINTER(VersionCounts)]),
     "keel_cancel_create": (c_int32, [_handle, _out]),
     "keel_cancel_request": (None, [_handle, c_char_p]),

@@ -159,6 +159,18 @@ class Runs(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "no input 'q'"):
             model.prepare({"q": (2, 4)})
 
+    def test_a_model_says_what_it_holds(self):
+        context = keel.open(threads=1)
+        model = context.load(OPEN, device="cpu:0")
+        for n in (1, 2, 3, 2, 1):
+            model.run(np.ones((n, 4), np.float32))
+        held = model.footprint()
+        self.assertEqual(["host", "cpu:0"], list(held))
+        self.assertEqual(set(held["cpu:0"]),
+                         {"constants", "mapped", "taken", "recorded", "values"})
+        self.assertEqual(held["cpu:0"]["mapped"], 0)
+        context.trim()
+
     def test_a_sequence_goes_in_and_comes_out(self):
         insert = keel.load(case("test_sequence_insert_at_front"))
         self.assertEqual(insert.inputs[0].kind, "sequence")

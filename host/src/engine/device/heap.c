@@ -600,6 +600,29 @@ void keel_heap_enlist(keel_heap *heap) {
   pthread_mutex_unlock(&listing);
 }
 
+/* Also what this thread keeps for itself. */
+static void empty(keel_heap *heap) {
+  keel_device *device = heap->device;
+  /* acquire: its handle */
+  if (device && !atomic_load_explicit(&device->ready, memory_order_acquire))
+    return;
+  bool lost = keel_lost_enter(device);
+  if (heap->slot < KEEL_HEAP_SLOTS)
+    while (drain_slot(&keel_lists, heap->slot)) {
+    }
+  keel_heap_trim(heap);
+  if (device && !lost && device->plugin->memory.trim)
+    device->plugin->memory.trim(device->handle);
+  keel_lost_leave(device);
+}
+
+void keel_trim(keel_context *context) {
+  empty(&context->host);
+  for (uint32_t i = 0; i < context->device_count; i++)
+    empty(&keel_devices(context)[i]->heap);
+  return_to_system();
+}
+
 void keel_heap_drain(keel_heap *heap) {
   if (!keel_lists.listed) keel_lists_enrol(); /* not under the lock */
   pthread_mutex_lock(&listing);

@@ -395,7 +395,11 @@ void keel_plan_release(keel_plan *plan) {
     executable_deinit(at);
   keel_functions_release(plan->functions);
   if (plan->holds) keel_program_release(plan->program);
-  if (plan->program) keel_program_weak_release(plan->program);
+  if (plan->program) {
+    keel_program_weak_release(plan->program);
+    /* nothing of a model stays; plans made from another are many */
+    keel_heap_shrink(plan->context, plan->device);
+  }
   keel_device_unpin(plan->device);
   keel_arena_free(&plan->arena);
   free(plan);

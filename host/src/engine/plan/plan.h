@@ -11,6 +11,10 @@
 /* One run's memory, which a function keeps for the next; first in what a run has. */
 typedef struct keel_idle {
   void (*free)(struct keel_idle *self);
+  /* Calls it for each buffer that this holds. */
+  void (*visit)(const struct keel_idle *self,
+                void (*each)(void *context, const keel_buffer *buffer),
+                void *context);
 } keel_idle;
 
 typedef struct keel_memory_plan keel_memory_plan;

@@ -102,6 +102,8 @@ static bool drop_value(keel_executable *executable, uint32_t value, bool passes,
   keel_tensor *stand_in = keel_tensor_new(executable->plan->context);
   if (!stand_in) return false; /* then it stays */
   stand_in->type = info->constant->type;
+  /* for its footprint: kernels have the contents */
+  keel_tensor_is_copy_of(stand_in, info->constant);
   weights_note(all, info->constant);
   info->constant = stand_in;
   if (passes) return true;

@@ -118,6 +118,15 @@ bool keel_replay_holds(const keel_replay *replay) {
   return false;
 }
 
+void keel_replay_visit(const keel_replay *replay,
+                       void (*each)(void *context, const keel_buffer *buffer),
+                       void *context) {
+  for (int i = 0; i < RECORDINGS; i++)
+    for (uint32_t k = 0; k < replay->location_count; k++)
+      if (replay->recordings[i].locations[k].buffer)
+        each(context, replay->recordings[i].locations[k].buffer);
+}
+
 /* ---- places --------------------------------------------------------------------- */
 
 static bool replay_is_same(const location *a, const location *b) {

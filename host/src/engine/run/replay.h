@@ -30,6 +30,11 @@ keel_status keel_replay_run(keel_static_run *static_run);
 /* Whether recordings exist, which retain the static run's memory. */
 bool keel_replay_holds(const keel_replay *replay);
 
+/* Calls it for the memory of inputs and outputs that recordings retain. */
+void keel_replay_visit(const keel_replay *replay,
+                       void (*each)(void *context, const keel_buffer *buffer),
+                       void *context);
+
 /* Waits for the device if there is a recording. */
 void keel_replay_free(keel_replay *replay);
 

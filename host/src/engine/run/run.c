@@ -20,6 +20,13 @@ static void free_run(keel_idle *idle) {
   free(run);
 }
 
+static void visit_run(const keel_idle *idle,
+                      void (*each)(void *context, const keel_buffer *buffer),
+                      void *context) {
+  const keel_run *run = (const keel_run *)(const void *)idle;
+  if (run->static_run) keel_static_run_visit(run->static_run, each, context);
+}
+
 static void run_task(keel_task *task);
 
 static keel_run *take_run(keel_executable *executable) {
@@ -29,7 +36,7 @@ static keel_run *take_run(keel_executable *executable) {
   if (idle) return (keel_run *)(void *)idle;
   keel_run *run = calloc(1, sizeof *run);
   if (run) {
-    run->idle.free = free_run;
+    run->idle = (keel_idle){.free = free_run, .visit = visit_run};
     KEEL_ARENA_ARRAY(&run->arrays, run->values, executable->value_count);
     KEEL_ARENA_ARRAY(&run->arrays, run->uses, executable->value_count);
     KEEL_ARENA_ARRAY(&run->arrays, run->waits, executable->step_count);

@@ -34,6 +34,18 @@ void keel_static_run_free(keel_static_run *static_run) {
   free(static_run);
 }
 
+void keel_static_run_visit(const keel_static_run *static_run,
+                           void (*each)(void *context,
+                                        const keel_buffer *buffer),
+                           void *context) {
+  uint32_t count = static_run->memory_plan->executable->input_count;
+  if (static_run->arena) each(context, static_run->arena);
+  for (uint32_t i = 0; i < count; i++)
+    if (static_run->moved[i]) each(context, static_run->moved[i]->buffer);
+  if (static_run->replay)
+    keel_replay_visit(static_run->replay, each, context);
+}
+
 /* Points a view at a tensor's data, or at the part of it that the view covers. */
 static void point_view(keel_static_run *static_run, uint32_t view,
                        const keel_tensor *tensor) {

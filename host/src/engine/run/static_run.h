@@ -37,6 +37,12 @@ bool keel_static_run_begin(keel_executable *executable,
                            keel_tensor *const *inputs, const bool *donated,
                            keel_static_run **static_run);
 
+/* Calls it for each buffer that this holds between runs. */
+void keel_static_run_visit(const keel_static_run *static_run,
+                           void (*each)(void *context,
+                                        const keel_buffer *buffer),
+                           void *context);
+
 /* Whether its device has a stream: all steps are enqueued at once, and run later. */
 bool keel_static_run_is_queued(const keel_static_run *static_run);
 keel_status keel_static_run_enqueue(keel_static_run *static_run);
