@@ -64,4 +64,46 @@ static inline int window_read(const kd_host *host, const kd_node *node,
   return 1;
 }
 
+static inline void window_move(window *w, int from, int to) {
+  w->kernel[to] = w->kernel[from];
+  w->stride[to] = w->stride[from];
+  w->dilation[to] = w->dilation[from];
+  w->begin[to] = w->begin[from];
+  w->end[to] = w->end[from];
+  w->in[to] = w->in[from];
+  w->out[to] = w->out[from];
+}
+
+/* One tap for each element of dimension i, in steps of 1. */
+static inline int window_passes(const window *w, int i) {
+  return w->kernel[i] == 1 && w->in[i] == w->out[i] && !w->begin[i] &&
+         !w->end[i] && (w->stride[i] == 1 || w->in[i] == 1);
+}
+
+/* Writes the same window with fewer dimensions, so that loops over the last one are long: lines that
+ * are given as planes of one column become lines, and so do planes of few columns (less than
+ * `narrow`) whose windows are one column wide, as taps that are a row apart. Element i of the flat
+ * input and output stays where it is. At least one dimension is left. */
+static inline void window_fold(window *w, int64_t narrow) {
+  int kept = 0, left = w->space;
+  for (int i = 0; i < w->space; i++) {
+    if (w->in[i] == 1 && window_passes(w, i) && left > 1)
+      left--;
+    else
+      window_move(w, i, kept++);
+  }
+  for (w->space = kept; w->space > 1; w->space--) {
+    int last = w->space - 1, row = last - 1;
+    int64_t columns = w->in[last];
+    if (columns >= narrow || !window_passes(w, last) || w->stride[row] != 1 ||
+        w->kernel[row] == 1) /* one tap for each element is a product */
+      return;
+    w->dilation[row] *= columns;
+    w->begin[row] *= columns;
+    w->end[row] *= columns;
+    w->in[row] *= columns;
+    w->out[row] *= columns;
+  }
+}
+
 #endif /* KEEL_FAMILIES_WINDOW_H */

@@ -38,20 +38,17 @@ static const char *const binary_shapes[] = {
     "T#[1000] T@[1000]", "T#[2,1,3,1,2,1] T@[1,2,1,2,1,3]",
     "T#[33,17] T@[33,1]"};
 
-#define REDUCE(op)                                       \
-  {op, "", "T(-2,2)[3,4,5]"},                            \
-      {op, "keepdims=0", "T(-2,2)[3,4,5] i64{1}"},       \
-      {op, "keepdims=1", "T(-2,2)[3,4,5] i64{-1}"},      \
-      {op, "keepdims=0", "T(-2,2)[3,4,5] i64{0,2}"},     \
-      {op, "", "T(-2,2)[257] i64{0}"},                   \
-      {op, "", "T(-2,2)[1] i64{0}"}, {                   \
-    op, "keepdims=0", "T(-2,2)[2,1,17,3] i64{-2}"        \
+#define REDUCE(op)                                                         \
+  {op, "", "T(-2,2)[3,4,5]"}, {op, "keepdims=0", "T(-2,2)[3,4,5] i64{1}"}, \
+      {op, "keepdims=1", "T(-2,2)[3,4,5] i64{-1}"},                        \
+      {op, "keepdims=0", "T(-2,2)[3,4,5] i64{0,2}"},                       \
+      {op, "", "T(-2,2)[257] i64{0}"}, {op, "", "T(-2,2)[1] i64{0}"}, {    \
+    op, "keepdims=0", "T(-2,2)[2,1,17,3] i64{-2}"                          \
   }
-#define REDUCE_POSITIVE(op)                              \
-  {op, "", "T(0.5,2)[3,4,5]"},                           \
-      {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{1}"},      \
-      {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{0,2}"}, {  \
-    op, "", "T(0.5,2)[129] i64{0}"                       \
+#define REDUCE_POSITIVE(op)                                                  \
+  {op, "", "T(0.5,2)[3,4,5]"}, {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{1}"}, \
+      {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{0,2}"}, {                      \
+    op, "", "T(0.5,2)[129] i64{0}"                                           \
   }
 
 /* Trees whose two nodes have these modes; ensembles with such an aggregate. */
@@ -80,45 +77,45 @@ static const char *const binary_shapes[] = {
   { "keel::FusedConv", "activation=Relu " attrs, inputs }
 
 /* Products of m x k by k x n bytes of each kind, with a zero point, and one for each line. */
-#define BYTE_PRODUCTS(m, k, n)                                               \
-  {"MatMulInteger", "", "T[" #m "," #k "] u8[" #k "," #n "] T[] u8[]"}, {    \
-    "MatMulInteger", "",                                                     \
-        "T[" #m "," #k "] i8~40[" #k "," #n "] T[" #m "] i8~40[" #n "]"      \
+#define BYTE_PRODUCTS(m, k, n)                                            \
+  {"MatMulInteger", "", "T[" #m "," #k "] u8[" #k "," #n "] T[] u8[]"}, { \
+    "MatMulInteger", "",                                                  \
+        "T[" #m "," #k "] i8~40[" #k "," #n "] T[" #m "] i8~40[" #n "]"   \
   }
 /* The same for convolutions: x and w are shapes. */
-#define BYTE_CONVS(attrs, x, w, channels)                                    \
-  {"ConvInteger", attrs, "T[" x "] u8[" w "] T[] u8[]"},                     \
-      {"ConvInteger", attrs,                                                 \
-       "T[" x "] i8~40[" w "] T[] i8~40[" channels "]"},                     \
-  {                                                                          \
-    "QLinearConv", attrs,                                                    \
-        "T[" x "] f32=0.5 T[] i8~40[" w "] f32(0.00002,0.004)[" channels     \
-        "] i8~40[" channels "] f32=0.5 T[] i32~2000[" channels "]"           \
+#define BYTE_CONVS(attrs, x, w, channels)                                      \
+  {"ConvInteger", attrs, "T[" x "] u8[" w "] T[] u8[]"},                       \
+      {"ConvInteger", attrs, "T[" x "] i8~40[" w "] T[] i8~40[" channels "]"}, \
+  {                                                                            \
+    "QLinearConv", attrs,                                                      \
+        "T[" x "] f32=0.5 T[] i8~40[" w "] f32(0.00002,0.004)[" channels       \
+        "] i8~40[" channels "] f32=0.5 T[] i32~2000[" channels "]"             \
   }
 
 /* A recurrent op of some gates; x is a shape of three, `ins` its last dimension. */
-#define NET(op, gates, T, x, sides, hidden, ins, attrs, more)                \
-  {                                                                          \
-    op, "hidden_size=" hidden " " attrs,                                     \
-        T "[" x "] " T "[" sides "," gates "*" hidden "," ins "] " T         \
-          "[" sides "," gates "*" hidden "," hidden "] " T                   \
-          "[" sides ",2*" gates "*" hidden "] " more                         \
+#define NET(op, gates, T, x, sides, hidden, ins, attrs, more)                  \
+  {                                                                            \
+    op, "hidden_size=" hidden " " attrs,                                       \
+        T "[" x "] " T "[" sides "," gates "*" hidden "," ins "] " T "[" sides \
+          "," gates "*" hidden "," hidden "] " T "[" sides ",2*" gates         \
+          "*" hidden "] " more                                                 \
   }
 
-#define PADS(mode, value)                                                    \
-  {"Pad", mode, "T[5,6,7] i64{1,2,3,2,1,4}" value},                          \
-      {"Pad", mode, "T[40,33,3] i64{0,2,0,0,3,0}" value},                    \
-      {"Pad", mode, "T[3,50,70] i64{2,0,0,1,0,0}" value},                   \
-      {"Pad", mode, "T[3,50,40] i64{0,0,2,0,0,0}" value}, {                  \
-    "Pad", mode, "T[5,33,7] i64{1,-2,2,-1,3,-1}" value                       \
+#define PADS(mode, value)                                   \
+  {"Pad", mode, "T[5,6,7] i64{1,2,3,2,1,4}" value},         \
+      {"Pad", mode, "T[40,33,3] i64{0,2,0,0,3,0}" value},   \
+      {"Pad", mode, "T[3,50,70] i64{2,0,0,1,0,0}" value},   \
+      {"Pad", mode, "T[3,50,40] i64{0,0,2,0,0,0}" value}, { \
+    "Pad", mode, "T[5,33,7] i64{1,-2,2,-1,3,-1}" value      \
   }
 
-#define ROI_ALIGN(attrs, channels)                                           \
-  {                                                                          \
-    "RoiAlign", "output_height=5 output_width=3 spatial_scale=0.5 " attrs,   \
-        "F(-25,25)[1," channels ",23,23] F[7,4]{-5,3,20.5,11,0.3,8.1,12.7,"  \
-        "30,35,-2.4,40,19.9,17,17,18,18.5,4.4,31,30,45,22.2,0,23.3,33,9,9,"  \
-        "29.9,10.2} i64{0,0,0,0,0,0,0}"                                      \
+#define ROI_ALIGN(attrs, channels)                                          \
+  {                                                                         \
+    "RoiAlign", "output_height=5 output_width=3 spatial_scale=0.5 " attrs,  \
+        "F(-25,25)[1," channels                                             \
+        ",23,23] F[7,4]{-5,3,20.5,11,0.3,8.1,12.7,"                         \
+        "30,35,-2.4,40,19.9,17,17,18,18.5,4.4,31,30,45,22.2,0,23.3,33,9,9," \
+        "29.9,10.2} i64{0,0,0,0,0,0,0}"                                     \
   }
 
 static const line lines[] = {
@@ -398,7 +395,8 @@ static const line lines[] = {
     TREES_OF("max"),
     {"keel::Trees",
      "features=-1 modes=0 yes=0 no=1 roots=0 splits=T{0} targets=2"
-     " vote_targets=1 vote_weights=f64{2.5}", "T[0,4]"},
+     " vote_targets=1 vote_weights=f64{2.5}",
+     "T[0,4]"},
     {"keel::Couple", "classes=2", "T(0.05,0.95)[5,1]"},
     {"keel::Couple", "classes=3", "T(0.05,0.95)[9,3]"},
     {"keel::Couple", "classes=7", "T(0.05,0.95)[3,21]"},
@@ -430,7 +428,8 @@ static const line lines[] = {
      "T(-2,2)[4,9] T=1"},
     {"keel::ReduceWindow",
      "reduction=max window=3,2 base_dilations=3,2 window_dilations=2,3"
-     " pads=2,1,-1,4", "T(-9,9)[4,5] T=-7"},
+     " pads=2,1,-1,4",
+     "T(-9,9)[4,5] T=-7"},
     {"keel::RngBitGenerator", "dtype=12 shape=7", "T[2] >2"},
     {"keel::RngBitGenerator", "dtype=13 shape=5,3", "T(0,9e18)[2] >2"},
     {"keel::RngBitGenerator", "dtype=2 shape=33,65", "T(0,9e18)[3] >2"},
@@ -523,7 +522,8 @@ static const line lines[] = {
     {"AveragePool", "kernel_shape=3,3 strides=3,2 ceil_mode=1", "T[1,2,1,5]"},
     {"AveragePool",
      "kernel_shape=5,4 strides=2,3 ceil_mode=1 count_include_pad=1"
-     " pads=1,1,1,0", "T[1,2,1,2]"},
+     " pads=1,1,1,0",
+     "T[1,2,1,2]"},
     {"AveragePool", "kernel_shape=2,2", "T[1,3,6,6]"},
     {"AveragePool", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1",
      "T[2,2,37,41]"},
@@ -541,6 +541,23 @@ static const line lines[] = {
     {"LpPool", "kernel_shape=2,2 p=1", "T[1,2,5,5]"},
     {"LpPool", "kernel_shape=3,4 strides=3,2 ceil_mode=1", "T[1,2,2,3]"},
     {"LpPool", "kernel_shape=2,4 strides=2,3 p=3", "T[1,2,8,21]"},
+    /* lines that are given as planes of one column, and planes of few */
+    {"Conv", "pads=2,0,2,0", "T[2,5,40,1] T[4,5,5,1] T[4]"},
+    {"Conv", "pads=1,0,2,0 dilations=2,1", "T[2,3,23,3] T[6,3,3,1] T[6]"},
+    {"Conv", "pads=0,1,0,0,1,0", "T[1,3,1,9,2] T[4,3,1,3,1]"},
+    {"ConvTranspose", "strides=2,1", "T[1,3,9,1] T[3,4,4,1]"},
+    {"QLinearConv", "pads=1,0,1,0",
+     "T[1,2,15,2] f32=0.02 T=3 T[3,2,3,1] f32=0.03 T=2 f32=0.05 T=4"},
+    {"MaxPool", "kernel_shape=3,1 pads=1,0,1,0", "T[2,3,37,2] >2"},
+    {"MaxPool", "kernel_shape=3,1 storage_order=1", "T[1,2,9,3] >2"},
+    {"MaxPool", "kernel_shape=3,1 strides=2,1 ceil_mode=1", "T[1,2,38,4]"},
+    {"MaxPool", "kernel_shape=1,4,1 dilations=1,2,1", "T[1,2,1,19,1] >2"},
+    {"AveragePool", "kernel_shape=3,1 pads=1,0,1,0", "T[2,3,41,1]"},
+    {"AveragePool", "kernel_shape=3,1 pads=1,0,2,0 count_include_pad=1",
+     "T[1,3,30,5]"},
+    {"AveragePool", "kernel_shape=5,1 strides=3,1 pads=2,0,2,0 ceil_mode=1",
+     "T[1,2,40,3]"},
+    {"LpPool", "kernel_shape=3,1 pads=1,0,1,0", "T[1,2,21,2]"},
     {"GlobalAveragePool", "", "T[2,3,5,7]"},
     {"GlobalMaxPool", "", "T[2,3,5,7]"},
     {"GlobalLpPool", "p=2", "T[2,3,5,7]"},
@@ -558,13 +575,15 @@ static const line lines[] = {
     {"Resize", "mode=cubic", "T(0,9)[1,1,5,4] - - i64{1,1,9,8}"},
     {"Resize",
      "mode=nearest coordinate_transformation_mode=asymmetric"
-     " nearest_mode=floor", "T[1,2,4,4] - f32{1,1,0.5,2}"},
+     " nearest_mode=floor",
+     "T[1,2,4,4] - f32{1,1,0.5,2}"},
     {"Resize",
      "mode=linear coordinate_transformation_mode=tf_crop_and_resize axes=2,3",
      "T(0,9)[1,2,4,5] f32{0.2,0.1,0.9,0.8} - i64{3,4}"},
     {"Resize",
      "mode=cubic coordinate_transformation_mode=tf_crop_and_resize axes=-1,1"
-     " extrapolation_value=7", "T(0,9)[1,5,2,4] f32{0,0.5,0.75,1.5} f32{2,1}"},
+     " extrapolation_value=7",
+     "T(0,9)[1,5,2,4] f32{0,0.5,0.75,1.5} f32{2,1}"},
     {"Resize",
      "coordinate_transformation_mode=tf_crop_and_resize nearest_mode=floor"
      " extrapolation_value=3",
@@ -595,7 +614,8 @@ static const line lines[] = {
     {"Resize", "mode=nearest", "T[2,5,6,3] - f32{1,1.5,2.5,1}"},
     {"Resize",
      "mode=nearest coordinate_transformation_mode=asymmetric"
-     " nearest_mode=floor", "T[1,2,3,4,5] - f32{1,1,2,1,2}"},
+     " nearest_mode=floor",
+     "T[1,2,3,4,5] - f32{1,1,2,1,2}"},
     {"GridSample", "", "T(-4,4)[2,3,4,5] f32(-1.4,1.4)[2,3,2,2]"},
     {"GridSample", "", "T(-4,4)[2,2,9,8] f32(-1.4,1.4)[2,11,13,2]"},
     {"GridSample", "padding_mode=border align_corners=1",
@@ -949,6 +969,12 @@ static const line lines[] = {
     {"Conv", "dilations=128", "F[1,48,301] F[96,48,2] F[96]"},
     RELU_CONV("pads=4,4 dilations=4", "F[3,12,90] F[21,12,3] F[21] F[3,21,90]"),
     RELU_CONV("pads=1,1,1,1,1,1", "F[1,16,3,10,10] F[8,16,3,3,3] F[8]"),
+    /* planes of one column or of few, some of them where convolutions lie in blocks */
+    RELU_CONV("pads=4,0,4,0", "F[1,32,200,1] F[48,32,9,1] F[48]"),
+    RELU_CONV("pads=2,0,1,0", "F[2,24,67,3] F[40,24,4,1] F[40] F[2,40,67,3]"),
+    RELU_CONV("strides=2,1", "F[1,16,90,2] F[32,16,5,1] F[32]"),
+    RELU_CONV("pads=1,0,1,0 group=32", "F[1,32,61,4] F[32,1,3,1] F[32]"),
+    RELU_CONV("", "F[1,40,9,5] F[24,40,1,1] F[24]"),
     /* blocks of channels, full and not */
     {"MaxPool", "kernel_shape=3,3 pads=1,1,1,1", "F[2,24,7,7]"},
     {"MaxPool", "kernel_shape=3,3 pads=1,1,1,1", "F[2,77,7,7]"},
@@ -958,6 +984,9 @@ static const line lines[] = {
      "F[2,77,7,7]"},
     {"MaxPool", "kernel_shape=5,5 pads=2,2,2,2", "F[2,77,7,7]"},
     {"MaxPool", "kernel_shape=7,1", "F[2,24,7,7]"},
+    {"MaxPool", "kernel_shape=3,1 pads=1,0,1,0", "F[2,24,50,3]"},
+    {"AveragePool", "kernel_shape=3,1 pads=1,0,1,0", "F[2,24,50,2]"},
+    {"AveragePool", "kernel_shape=4,1 strides=2,1", "F[2,77,50,1]"},
     {"AveragePool", "kernel_shape=3,3 pads=1,1,1,1", "F?[2,77,7,7]"},
     {"AveragePool", "kernel_shape=3,3 pads=1,1,1,1 count_include_pad=1",
      "F[2,24,7,7]"},
@@ -999,6 +1028,12 @@ static const line lines[] = {
     {"MatMul", "", "F[11,800] F[800,96]"},
     {"MatMul", "", "F[1,300] F[300,64]"},
     {"MatMul", "", "F[50,64] F[64,31]"},
+    {"MatMul", "", "F[29,1500] F[1500,3]"},
+    {"MatMul", "", "F[40,1024] F[1024,15]"},
+    {"MatMul", "", "F[5,300] F[300,200]"},
+    {"MatMul", "", "F[31,257] F[257,48]"},
+    {"Gemm", "beta=2", "F[26,70] F[70,9] F[26,9]"},
+    {"Gemm", "transA=1", "F[70,26] F[70,2] F[2]"},
     {"MatMul", "", "F[3,17,40] F[3,40,66]"},
     {"MatMul", "", "F[3,26,64] F[3,64,64]"},
     {"MatMul", "", "F[2,3,5,40] F[3,40,64]"},

@@ -179,7 +179,8 @@ static bool node_window(const kd_node *node, const kd_type *x, const kd_type *y,
 typedef struct conv_plan {
   const cpu_dnnl *dnnl;
   kd_kernel *kernel;
-  kd_type x, w, y;
+  kd_type x, w, y; /* of `win` */
+  int64_t x_dims[KD_MAX_RANK], w_dims[KD_MAX_RANK], y_dims[KD_MAX_RANK];
   window win;
   int64_t group, ins, outs; /* channels as they lie */
   bool has_bias;
@@ -382,15 +383,40 @@ static bool keeps_zero(const cpu_activation *act) {
   return act->low <= 0 && act->high >= 0;
 }
 
+/* Reads the types, with as few dimensions as the window needs. */
+static bool read_types(const kd_node *node, conv_plan *plan) {
+  const kd_node_table *read = cpu_host->node;
+  window *w = &plan->win;
+  read->input_type(node, 0, &plan->x);
+  read->input_type(node, 1, &plan->w);
+  read->output_type(node, 0, &plan->y);
+  if (!node_window(node, &plan->x, &plan->y, plan->w.dims + 2, w)) return false;
+  window_fold(w, CPU_NARROW);
+  for (int i = 0; i < 2; i++) {
+    plan->x_dims[i] = plan->x.dims[i];
+    plan->w_dims[i] = plan->w.dims[i];
+    plan->y_dims[i] = plan->y.dims[i];
+  }
+  for (int i = 0; i < w->space; i++) {
+    plan->x_dims[2 + i] = w->in[i];
+    plan->w_dims[2 + i] = w->kernel[i];
+    plan->y_dims[2 + i] = w->out[i];
+  }
+  plan->x.rank = plan->w.rank = plan->y.rank = (uint32_t)w->space + 2;
+  plan->x.dims = plan->x_dims;
+  plan->w.dims = plan->w_dims;
+  plan->y.dims = plan->y_dims;
+  return true;
+}
+
 /* What a node asks for, in parts that suit the threads. */
 static kd_status read_plan(const kd_node *node, conv_plan *plan) {
   const kd_node_table *read = cpu_host->node;
   kd_kernel *kernel = plan->kernel;
   kd_type other;
   plan->group = read->attr_int(node, "group", 1);
-  read->input_type(node, 0, &plan->x);
-  read->input_type(node, 1, &plan->w);
-  read->output_type(node, 0, &plan->y);
+  if (!read_types(node, plan))
+    return FAIL(KD_UNIMPLEMENTED, "too many dimensions");
   plan->has_bias = read->input_type(node, 2, &other) == KD_OK;
   kernel->has_sum = read->input_type(node, 3, &other) == KD_OK;
   kernel->outs = plan->y.dims[1];
@@ -408,12 +434,9 @@ static kd_status read_plan(const kd_node *node, conv_plan *plan) {
   kd_status status = cpu_read_activation(node, &plan->activation);
   if (status == KD_OK && filled && !keeps_zero(&plan->activation))
     status = FAIL(KD_UNIMPLEMENTED, "an activation that makes more of 0");
-  if (status == KD_OK)
-    status = describe_parts(plan->dnnl, kernel, &plan->x, &plan->y);
-  if (status != KD_OK) return status;
-  return node_window(node, &plan->x, &plan->y, plan->w.dims + 2, &plan->win)
-             ? KD_OK
-             : FAIL(KD_UNIMPLEMENTED, "too many dimensions");
+  return status == KD_OK
+             ? describe_parts(plan->dnnl, kernel, &plan->x, &plan->y)
+             : status;
 }
 
 /* Whether oneDNN has code for it, not just the loop that it checks others against. */

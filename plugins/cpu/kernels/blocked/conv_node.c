@@ -26,7 +26,10 @@ bool cpu_read_conv(const kd_node *node, cpu_conv_node *out) {
   out->outs = w.dims[0] / out->groups;
   kd_tensor in = {.dims = x.dims, .rank = x.rank};
   kd_tensor made = {.dims = y.dims, .rank = y.rank};
-  return window_read(cpu_host, node, &in, &made, w.dims + 2, 0, &out->w);
+  if (!window_read(cpu_host, node, &in, &made, w.dims + 2, 0, &out->w))
+    return false;
+  window_fold(&out->w, CPU_NARROW);
+  return true;
 }
 
 kd_status cpu_make_conv(const cpu_conv_kind *kind, const kd_node *node,

@@ -102,6 +102,7 @@ static kd_status int8_conv_read_conv(const kd_launch *launch,
   if (!window_read(cpu_host, launch->node, x, y, weights->dims + 2, false, w))
     return FAIL(KD_UNIMPLEMENTED, "more than %d spatial dimensions",
                 WINDOW_SPACE);
+  window_fold(w, CPU_NARROW);
   if (!w->space) {
     w->space = 1;
     w->kernel[0] = w->stride[0] = w->dilation[0] = w->in[0] = w->out[0] = 1;
