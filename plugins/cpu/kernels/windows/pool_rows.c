@@ -122,6 +122,8 @@ static int64_t result_at(const tile *t) {
 /* Taps of a window that count, along one dimension. */
 static double taps_of(const pool_work *work, const side *s, int64_t out) {
   int64_t at = out * s->stride - s->begin, length = s->in - at;
+  if (at >= 0 && (s->kernel - 1) * s->dilation < length) /* all inside */
+    return (double)s->kernel;
   int64_t skip = TAPS_BELOW(0 - at, s->dilation, s->kernel);
   if (work->count_pad)
     return (double)TAPS_BELOW(length + s->end, s->dilation, s->kernel);
@@ -138,6 +140,18 @@ static double taps_of_row(const tile *t, int64_t row) {
     taps *= taps_of(t->work, &s, t->outer[d]);
   }
   return taps;
+}
+
+#define COLUMNS_COUNTED \
+  4096 /* columns of results whose taps are counted ahead */
+
+/* Whether all results of a tile are of as many taps: none of its windows leaves the image. */
+static bool has_one_count(const tile *t) {
+  const window *w = &t->work->w;
+  const side y = side_of(w, 2), x = side_of(w, 1);
+  int64_t top = t->row * y.stride - y.begin;
+  return w->space <= 2 && x.kernel == 1 && !x.begin && !x.end && top >= 0 &&
+         top + (t->rows - 1) * y.stride + (y.kernel - 1) * y.dilation < y.in;
 }
 
 #define POWER(x) \

@@ -4,6 +4,11 @@
  *   OWN(name)  POOL_name_TYPE, such as mean_join_f32 */
 #define OWN(name) JOINED(JOINED(POOL, _##name##_), TYPE)
 
+/* What a sum of taps divides by, or, where a result is rounded to less than a double, is multiplied
+ * by. That of no taps is not seen. */
+#define PART(taps) \
+  ((taps) <= 0 ? 1.0 : sizeof(S) < sizeof(double) ? 1 / (taps) : (taps))
+
 /* n elements of a row from `at` on; NONE outside the row. */
 static void OWN(fill)(const pool_work *work, const S *row, int64_t length,
                       int64_t at, int64_t n, T *out) {
@@ -19,16 +24,36 @@ static void OWN(fill)(const pool_work *work, const S *row, int64_t length,
     out[i] = NONE;
 }
 
+/* n whole rows of so many elements, `step` elements apart. */
+static void OWN(narrow)(const pool_work *work, const S *rows, int64_t columns,
+                        int64_t step, int64_t n, T *out) {
+  (void)work;
+  if (step == columns)
+    for (int64_t i = 0; i < n * columns; i++)
+      out[i] = FILLED((T)LOAD(rows[i]));
+  else
+    for (int64_t i = 0; i < n; i++, rows += step)
+      for (int64_t k = 0; k < columns; k++)
+        *out++ = FILLED((T)LOAD(rows[k]));
+}
+
 /* What of a plane a tile needs, by phases of rows. */
 static void OWN(image)(const tile *t, const S *plane, T *image) {
   const pool_work *work = t->work;
   const side y = side_of(&work->w, 2), x = side_of(&work->w, 1);
   int64_t left = t->column * x.stride - x.begin;
   int64_t top = t->row * y.stride - y.begin;
+  bool is_whole = t->wide == x.in && left == 0;
   for (int64_t q = 0; q < y.stride; q++) {
     T *rows = image + q * t->high * t->wide;
     if (!phase_used(&y, q)) continue;
-    for (int64_t i = 0; i < t->high; i++) {
+    int64_t whole = 0;
+    if (is_whole && top + q >= 0 && top + q < y.in) {
+      whole = cpu_least(t->high, (y.in - top - q - 1) / y.stride + 1);
+      OWN(narrow)
+      (work, plane + (top + q) * x.in, x.in, y.stride * x.in, whole, rows);
+    }
+    for (int64_t i = whole; i < t->high; i++) {
       int64_t at = top + q + i * y.stride;
       OWN(fill)
       (work, at >= 0 && at < y.in ? plane + at * x.in : NULL, x.in, left,
@@ -117,29 +142,35 @@ static void OWN(leaps)(const tile *t, const side *x, const T *from, T *to) {
 }
 
 static void OWN(results)(const tile *t, const T *from, int64_t pitch,
-                         const double *counts) {
+                         const double *parts) {
   const pool_work *work = t->work;
   const side x = side_of(&work->w, 1);
   S *to = (S *)work->y + result_at(t);
-  (void)counts;
-  for (int64_t r = 0; r < t->rows; r++, from += pitch, to += x.out) {
+  (void)parts;
+  /* rows that lie one behind the other are one, where all are of as many taps */
+  bool is_one =
+      pitch == x.out && t->columns == x.out && (KIND != 1 || has_one_count(t));
+  int64_t rows = is_one ? 1 : t->rows;
+  int64_t columns = is_one ? t->rows * x.out : t->columns;
+  for (int64_t r = 0; r < rows; r++, from += pitch, to += x.out) {
 #if KIND == 1
-    double taps = taps_of_row(t, t->row + r);
-    for (int64_t i = 0; i < t->columns; i++) {
-      double of = taps * counts[i];
-      to[i] = STORE(from[i] / (of > 0 ? of : 1));
+    const double of = PART(taps_of_row(t, t->row + r));
+    for (int64_t i = 0; i < columns; i++) {
+      const double part = of * parts[is_one ? 0 : i];
+      to[i] =
+          STORE(sizeof(S) < sizeof(double) ? from[i] * part : from[i] / part);
     }
 #elif KIND == 2
-    for (int64_t i = 0; i < t->columns; i++)
+    for (int64_t i = 0; i < columns; i++)
       to[i] = STORE(ROOT(from[i]));
 #else
-    for (int64_t i = 0; i < t->columns; i++)
+    for (int64_t i = 0; i < columns; i++)
       to[i] = STORE(from[i]);
 #endif
   }
 }
 
-static void OWN(tile)(const tile *t, T *image, const double *counts) {
+static void OWN(tile)(const tile *t, T *image, const double *parts) {
   const pool_work *work = t->work;
   const window *w = &work->w;
   const side y = side_of(w, 2), x = side_of(w, 1);
@@ -167,7 +198,7 @@ static void OWN(tile)(const tile *t, T *image, const double *counts) {
   } else {
     OWN(leaps)(t, &x, joined, across);
   }
-  OWN(results)(t, across, pitch, counts);
+  OWN(results)(t, across, pitch, parts);
 }
 
 static void JOINED(JOINED(POOL, _), TYPE)(void *context, int64_t begin,
@@ -175,9 +206,14 @@ static void JOINED(JOINED(POOL, _), TYPE)(void *context, int64_t begin,
   const pool_work *work = context;
   const side x = side_of(&work->w, 1);
   const tile first = tile_at(work, 0); /* none is larger */
-  double *counts = malloc((size_t)work->wide * sizeof *counts +
-                          tile_size(&first) * sizeof(T));
-  T *room = counts ? (T *)(void *)(counts + work->wide) : NULL;
+  bool all = x.out <=
+             COLUMNS_COUNTED; /* columns are counted once, not for each tile */
+  int64_t counted = KIND != 1 ? 0 : all ? x.out : work->wide;
+  double *parts = malloc((size_t)(counted + 1) * sizeof *parts +
+                         tile_size(&first) * sizeof(T));
+  T *room = parts ? (T *)(void *)(parts + counted + 1) : NULL;
+  for (int64_t c = 0; room && all && c < counted; c++)
+    parts[c] = PART(taps_of(work, &x, c));
   for (int64_t i = begin; i < end; i++) {
     tile t = tile_at(work, i);
     if (!room) {
@@ -186,10 +222,11 @@ static void JOINED(JOINED(POOL, _), TYPE)(void *context, int64_t begin,
         work->plain(context, row, row + t.columns);
       continue;
     }
-    for (int64_t c = 0; KIND == 1 && c < t.columns; c++)
-      counts[c] = taps_of(work, &x, t.column + c);
-    OWN(tile)(&t, room, counts);
+    for (int64_t c = 0; !all && c < cpu_least(counted, t.columns); c++)
+      parts[c] = PART(taps_of(work, &x, t.column + c));
+    OWN(tile)(&t, room, parts + (all && KIND == 1 ? t.column : 0));
   }
-  free(counts);
+  free(parts);
 }
+#undef PART
 #undef OWN
