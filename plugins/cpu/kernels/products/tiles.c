@@ -23,6 +23,9 @@
  * among threads (gemm.c). Compiled once for each instruction set, with TILES naming the
  * result. */
 #include "tiles.h"
+
+#include <unistd.h>
+
 #include "unroll.h"
 
 #define PASTED(a, b) a##_##b
@@ -32,7 +35,7 @@
 #if defined(__AVX512F__)
 #define VECTOR  64 /* bytes */
 #define ROWS    12 /* of a tile; its columns are two vectors */
-#define FULL(X) X(12) X(8) X(6) X(4) X(3) X(2) X(1)
+#define FULL(X) X(12) X(8) X(7) X(6) X(5) X(4) X(3) X(2) X(1)
 #elif defined(__AVX2__)
 #define VECTOR  32
 #define ROWS    6
@@ -127,6 +130,22 @@ static inline void turn_two(const double *from, int64_t step, double *to,
 }
 #endif
 #endif
+
+/* Lines of a set of the first cache; 0: not known. */
+static long near_ways(void) {
+#ifdef _SC_LEVEL1_DCACHE_ASSOC
+  static long ways = -1; /* any thread writes the same */
+  long known = __atomic_load_n(&ways, __ATOMIC_RELAXED);
+  if (known < 0) {
+    known = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+    if (known < 0) known = 0;
+    __atomic_store_n(&ways, known, __ATOMIC_RELAXED);
+  }
+  return known;
+#else
+  return 0;
+#endif
+}
 
 #define T      float
 #define TYPE   f32

@@ -74,26 +74,27 @@ INLINE void NAMED(put)(T *c, const VEC *sum, NAMED(target) t) {
 FULL(TILE)
 #undef TILE
 
-/* A whole tile by rows of A where they lie, `lead` apart: an address has a row, one or two of
- * those steps, and a number. */
+/* A tile of ROWS rows by rows of A where they lie, `lead` apart: an address has a row, one or two of
+ * those steps, and a number. It has `vectors` (1 or 2) of its columns: C may have no more. */
 #define THIRDS  ((ROWS + 2) / 3)
 #define AT_ONCE 4 /* elements of k */
 INLINE void NAMED(sum_straight)(const T *const *rows, int64_t lead, const T *b,
-                                const char *ahead, VEC (*sum)[2], const int p) {
-  const VEC left = *(const VEC *)b, right = *(const VEC *)(b + HALF);
+                                const char *ahead, VEC (*sum)[2], const int p,
+                                const int vectors) {
+  const VEC left = *(const VEC *)b;
+  const VEC right = vectors > 1 ? *(const VEC *)(b + HALF) : left;
   __builtin_prefetch(ahead, 0, 2);
   __builtin_prefetch(ahead + 64, 0, 2);
   UNROLL for (int i = 0; i < ROWS; i++) {
     const T *at = rows[i / 3] + p;
     const T a = i % 3 == 0 ? at[0] : i % 3 == 1 ? at[lead] : at[2 * lead];
     sum[i][0] += a * left;
-    sum[i][1] += a * right;
+    if (vectors > 1) sum[i][1] += a * right;
   }
 }
 
-__attribute__((noinline)) static void NAMED(straight)(int64_t k, const T *a,
-                                                      int64_t lead, const T *b,
-                                                      NAMED(target) t) {
+INLINE void NAMED(straight_of)(int64_t k, const T *a, int64_t lead, const T *b,
+                               NAMED(target) t, const int vectors) {
   VEC sum[ROWS][2];
   const T *rows[THIRDS];
   int64_t p = 0;
@@ -105,19 +106,31 @@ __attribute__((noinline)) static void NAMED(straight)(int64_t k, const T *a,
     __builtin_prefetch(t.c + i * t.step + COLUMNS - 1, 1, 3);
   }
   for (; p + AT_ONCE <= k; p += AT_ONCE, b += AT_ONCE * COLUMNS) {
-    UNROLL for (int i = 0; i < AT_ONCE; i++) NAMED(sum_straight)(
-        rows, lead, b + i * COLUMNS, t.ahead + (p + i) * t.pace, sum, i);
+    UNROLL for (int i = 0; i < AT_ONCE; i++)
+        NAMED(sum_straight)(rows, lead, b + i * COLUMNS,
+                            t.ahead + (p + i) * t.pace, sum, i, vectors);
     UNROLL for (int i = 0; i < THIRDS; i++) rows[i] += AT_ONCE;
   }
   for (; p < k; p++, b += COLUMNS) {
-    NAMED(sum_straight)(rows, lead, b, t.ahead + p * t.pace, sum, 0);
+    NAMED(sum_straight)(rows, lead, b, t.ahead + p * t.pace, sum, 0, vectors);
     UNROLL for (int i = 0; i < THIRDS; i++) rows[i]++;
   }
   UNROLL for (int i = 0; i < ROWS; i++) {
     ROUND(sum[i][0]);
-    ROUND(sum[i][1]);
+    if (vectors > 1) ROUND(sum[i][1]);
   }
   UNROLL for (int i = 0; i < ROWS; i++) NAMED(put)(t.c + i * t.step, sum[i], t);
+}
+
+__attribute__((noinline)) static void NAMED(straight)(int64_t k, const T *a,
+                                                      int64_t lead, const T *b,
+                                                      NAMED(target) t) {
+  NAMED(straight_of)(k, a, lead, b, t, 2);
+}
+
+__attribute__((noinline)) static void NAMED(straight_half)(
+    int64_t k, const T *a, int64_t lead, const T *b, NAMED(target) t) {
+  NAMED(straight_of)(k, a, lead, b, t, 1);
 }
 
 /* Tiles for what is left of `rows`: the tallest that fit. */
@@ -206,19 +219,41 @@ static void NAMED(pack_b)(const cpu_gemm *g, int64_t column, int64_t count,
              (size_t)count * sizeof(T));
 }
 
+/* Room for a whole tile at the right edge, with what C has there. */
+INLINE NAMED(target)
+    NAMED(edge_begin)(T *room, int64_t rows, int64_t count, NAMED(target) t) {
+  memset(room, 0, (size_t)(ROWS * COLUMNS) * sizeof(T));
+  for (int64_t i = 0; i < rows && t.beta != 0; i++)
+    memcpy(room + i * COLUMNS, t.c + i * t.step, (size_t)count * sizeof(T));
+  return (NAMED(target)){t.alpha, t.beta, room, COLUMNS, t.ahead, t.pace};
+}
+
+INLINE void NAMED(edge_end)(const T *room, int64_t rows, int64_t count,
+                            NAMED(target) t) {
+  for (int64_t i = 0; i < rows; i++)
+    memcpy(t.c + i * t.step, room + i * COLUMNS, (size_t)count * sizeof(T));
+}
+
 /* A tile at the right edge, by way of a whole one. */
 static int64_t NAMED(edge)(int64_t rows, int64_t count, int64_t k, const T *a,
                            const T *b, NAMED(target) t) {
   T room[ROWS * 2 * VECTOR / sizeof(T)];
-  NAMED(target) whole = {t.alpha, t.beta, room, COLUMNS, t.ahead, t.pace};
   int64_t h = NAMED(height)(rows);
-  memset(room, 0, sizeof room);
-  for (int64_t i = 0; i < h && t.beta != 0; i++)
-    memcpy(room + i * COLUMNS, t.c + i * t.step, (size_t)count * sizeof(T));
-  NAMED(tile)(rows, k, a, b, COLUMNS, whole);
-  for (int64_t i = 0; i < h; i++)
-    memcpy(t.c + i * t.step, room + i * COLUMNS, (size_t)count * sizeof(T));
+  NAMED(tile)(rows, k, a, b, COLUMNS, NAMED(edge_begin)(room, h, count, t));
+  NAMED(edge_end)(room, h, count, t);
   return h;
+}
+
+/* The same by rows of A where they lie. */
+static void NAMED(edge_straight)(int64_t count, int64_t k, const T *a,
+                                 int64_t lead, const T *b, NAMED(target) t) {
+  T room[ROWS * 2 * VECTOR / sizeof(T)];
+  NAMED(target) whole = NAMED(edge_begin)(room, ROWS, count, t);
+  if (count <= (int64_t)HALF)
+    NAMED(straight_half)(k, a, lead, b, whole);
+  else
+    NAMED(straight)(k, a, lead, b, whole);
+  NAMED(edge_end)(room, ROWS, count, t);
 }
 
 /* Rows [row, row + rows) of C by panels of A and one of B. Its tiles bring the next panel
@@ -235,21 +270,27 @@ static void NAMED(strip)(int64_t rows, int64_t count, int64_t k, const T *a,
 }
 
 /* The same of whole tiles by rows of A where they lie. */
-static void NAMED(strip_straight)(int64_t rows, int64_t k, const T *a,
-                                  int64_t lead, const T *b, NAMED(target) t) {
+static void NAMED(strip_straight)(int64_t rows, int64_t count, int64_t k,
+                                  const T *a, int64_t lead, const T *b,
+                                  NAMED(target) t) {
   t.pace = (2 * VECTOR * ROWS + rows - 1) / rows;
   for (int64_t i = 0; i < rows; i += ROWS, a += ROWS * lead) {
-    NAMED(straight)(k, a, lead, b, t);
+    if (count < COLUMNS)
+      NAMED(edge_straight)(count, k, a, lead, b, t);
+    else
+      NAMED(straight)(k, a, lead, b, t);
     t.c += ROWS * t.step;
     t.ahead += k * t.pace;
   }
 }
 
-/* Whether A is read where it lies: C has too few columns for a copy. Not where all rows begin
- * in one set of the first cache. */
-static bool NAMED(is_straight)(const cpu_gemm *g) {
-  return g->panels && !g->trans_a && g->n <= 8 * COLUMNS &&
-         g->n % COLUMNS == 0 && g->lda * sizeof(T) % 4096 != 0;
+/* Whether A is read where it lies: C has too few columns for a copy. Where all rows begin in one set
+ * of the first cache, that must hold a line of each row. */
+static bool NAMED(is_straight)(const cpu_gemm *g, bool direct) {
+  const int64_t most = g->panels ? 8 * COLUMNS : direct ? 0 : COLUMNS - 1;
+  const bool one_set = g->lda * sizeof(T) % 4096 == 0;
+  return !g->trans_a && g->n <= most &&
+         (!one_set || (g->n <= (int64_t)HALF && near_ways() > ROWS - 1));
 }
 
 /* Columns of C after which a block of rows is finished, while it is in the second cache. */
@@ -257,7 +298,8 @@ static bool NAMED(is_straight)(const cpu_gemm *g) {
 
 /* One row of C by several panels at once: alone, a panel's two sums would wait for each
  * other. Each element is summed as by any other tile. */
-#define PANELS 4
+#define PANELS     4
+#define NEAR_AHEAD (8 * COLUMNS) /* elements: what comes into the first cache */
 static void NAMED(few)(int64_t k, const T *a, const T *b, int64_t step,
                        NAMED(target) t) {
   VEC sum[PANELS][2];
@@ -267,6 +309,8 @@ static void NAMED(few)(int64_t k, const T *a, const T *b, int64_t step,
   }
   for (int64_t p = 0; p < k; p++, b += COLUMNS)
     UNROLL for (int j = 0; j < PANELS; j++) {
+      __builtin_prefetch(b + j * step + NEAR_AHEAD, 0, 3);
+      __builtin_prefetch(b + j * step + HALF + NEAR_AHEAD, 0, 3);
       sum[j][0] += a[p] * *(const VEC *)(b + j * step);
       sum[j][1] += a[p] * *(const VEC *)(b + j * step + HALF);
     }
@@ -306,7 +350,8 @@ static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
   for (int64_t i = 0; i < g->m; i += tall) {
     int64_t rows = g->m - i < tall ? g->m - i : tall;
     T *first = (T *)g->c + i * g->ldc + column;
-    const int64_t whole = NAMED(is_straight)(g) ? rows / ROWS * ROWS : 0;
+    const int64_t whole =
+        NAMED(is_straight)(g, direct) ? rows / ROWS * ROWS : 0;
     NAMED(pack_a)(g, i + whole, rows - whole, from, k, packed_a);
     int64_t j = 0, done = 0; /* columns, and those that are finished */
     for (; panels && rows == 1 && columns - j >= PANELS * COLUMNS;
@@ -323,7 +368,7 @@ static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
       t.c = (T *)g->c + i * g->ldc + column + j;
       t.ahead = (const char *)(b + (panels ? COLUMNS * g->k : COLUMNS * k));
       if (whole) NAMED(strip_straight)
-      (whole, k, (const T *)g->a + i * g->lda + from, g->lda, b, t);
+      (whole, count, k, (const T *)g->a + i * g->lda + from, g->lda, b, t);
       t.c += whole * t.step;
       if (whole < rows) NAMED(strip)
       (rows - whole, count, k, packed_a, b, there ? g->ldb : COLUMNS, t);
@@ -434,6 +479,7 @@ static inline void NAMED(pack)(const cpu_gemm *g, T *to) {
 
 #undef ROWS_NEAR
 #undef PANELS
+#undef NEAR_AHEAD
 #undef NEAR_COLUMNS
 #undef COLUMNS
 #undef VEC
