@@ -33,6 +33,8 @@ static void NAMED(pack)(const void *from, int64_t gates, int64_t hidden,
   }
 }
 
+#define AHEAD 16 /* elements of k whose weights come into the first cache */
+
 /* R items' states, `k` apart, times the panels of `units`; results are `step` apart. */
 #define TIMES(R, V)                                                           \
   __attribute__((noinline)) static void NAMED(times_##R##_##V)(               \
@@ -48,6 +50,8 @@ static void NAMED(pack)(const void *from, int64_t gates, int64_t hidden,
         UNROLL for (int v = 0; v < V; v++) weights[v] =                       \
             *(const VEC *)(panel + v / 2 * k * WIDTH + p * WIDTH +            \
                            v % 2 * LANES);                                    \
+        UNROLL for (int v = 0; v < V && R < 3; v++) __builtin_prefetch(       \
+            panel + v / 2 * k * WIDTH + (p + AHEAD) * WIDTH + v % 2 * LANES); \
         UNROLL for (int v = 0; v < V && R > 1; v++) HOLD(weights[v]);         \
         UNROLL for (int i = 0; i < R; i++) {                                  \
           const T x = a[i * k + p];                                           \
