@@ -1,5 +1,6 @@
 /* fold_test.c - what planning computes ahead has bounds, of time and of memory. */
 #define WORKERS KEEL_NO_WORKERS
+#include "plan/plan.h"
 #include "with_cpu.h"
 
 #define SIDE 3000 /* 36 MB a matrix, 2.7e10 steps a product */
@@ -70,6 +71,61 @@ TEST_THAT(what_strings_come_to_counts) {
     assert_int_equal(runs_of(plan, "Expand"), i);
     keel_plan_release(plan);
   }
+}
+
+/* if which: x * (c + c), by way of another If; else c. c is computed around both. */
+static keel_program *program_with_captures(void) {
+  const int64_t two = 2;
+  keel_builder *builder = create_builder(context, "captures");
+  keel_value which = keel_builder_input(builder, "which", KD_BOOL, 0, NULL);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
+  keel_value c = op(builder, "Add",
+                    add_constant(builder, KD_F32, 1, &two, (float[]){1, 2}),
+                    add_constant(builder, KD_F32, 1, &two, (float[]){3, 4}));
+  keel_builder *then = create_body(builder, "then");
+  keel_builder *other = create_body(builder, "else");
+  keel_value inner_which = keel_builder_capture(then, which);
+  keel_value inner_c = keel_builder_capture(then, c);
+  keel_value inner_x = keel_builder_capture(then, x);
+  keel_builder *both[] = {create_body(then, "then"), create_body(then, "else")};
+  for (int i = 0; i < 2; i++) {
+    keel_value twice = keel_builder_capture(both[i], inner_c);
+    twice = op(both[i], "Add", twice, twice);
+    keel_builder_output(
+        both[i], "y",
+        op(both[i], "Mul", twice, keel_builder_capture(both[i], inner_x)));
+  }
+  const keel_attr inner[] = {KEEL_BODY("then_branch", both[0]),
+                             KEEL_BODY("else_branch", both[1])};
+  keel_builder_output(then, "y",
+                      keel_builder_op(then, "If", inner, 2, &inner_which, 1));
+  keel_builder_output(other, "y", keel_builder_capture(other, c));
+  const keel_attr attrs[] = {KEEL_BODY("then_branch", then),
+                             KEEL_BODY("else_branch", other)};
+  keel_value y = keel_builder_op(builder, "If", attrs, 2, &which, 1);
+  RELEASE(both[0], both[1], then, other);
+  return program_giving(builder, y);
+}
+
+TEST_THAT(what_is_constant_is_so_inside_too) {
+  keel_program *program = program_with_captures();
+  keel_plan *plan = plan_of(program);
+  for (int i = 0; i < 6; i++) {
+    bool which = i & 1;
+    keel_tensor *in[] = {create_tensor(context, KD_BOOL, 0, NULL, &which),
+                         floats(context, 2, (float[]){10, 100})};
+    keel_tensor *y = output_of(plan, in, 2);
+    expect_floats(y, which ? (float[]){80, 1200} : (float[]){4, 6}, 2);
+    keel_tensor_release(y);
+    release_all(in, 2);
+  }
+  assert_int_equal(runs_of(plan, "Add"), 0);
+  assert_int_equal(runs_of(plan, "Mul"), 2);
+  uint32_t captures = 0;
+  for (const keel_executable *at = plan->executables; at; at = at->next)
+    captures += at->capture_count;
+  assert_int_equal(captures, 2 + 1 + 1); /* which and x, and x in each branch */
+  RELEASE(plan, program);
 }
 
 static keel_status plan_with(uint64_t timeout, keel_cancel *cancel) {

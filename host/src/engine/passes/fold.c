@@ -3,6 +3,7 @@
  * A file chooses how long that takes and how much it makes. So a node is left to the runs
  * where its kernel may take too many steps, and where its result, with what else was made
  * and is still needed, would be too large. */
+#include "base/refs.h"
 #include "device/context.h"
 #include "eager/call_site.h"
 #include "memory/access.h"
@@ -213,15 +214,77 @@ static keel_status fold_function(folding *all) {
   return status;
 }
 
+/* ---- nested functions ----------------------------------------------------------- */
+
+static void remove_at(uint32_t *list, uint32_t *count, uint32_t at) {
+  memmove(list + at, list + at + 1, (--*count - at) * sizeof *list);
+}
+
+/* Makes a capture of a constant a constant of the nested function. */
+static void settle_capture(const keel_function *function, keel_node *node,
+                           uint32_t input, keel_function *graph,
+                           uint32_t capture) {
+  uint32_t at = graph->input_count - graph->capture_count + capture;
+  keel_tensor *constant = function->values[node->inputs[input]].constant;
+  keel_value_info *inner = &graph->values[graph->inputs[at]];
+  inner->constant = keel_tensor_retain(constant);
+  inner->type = constant->type;
+  inner->producer = KEEL_ABSENT;
+  uint32_t ports = graph->input_count;
+  remove_at(graph->inputs, &graph->input_count, at);
+  memmove(graph->input_ports + at, graph->input_ports + at + 1,
+          (ports - at - 1) * sizeof *graph->input_ports);
+  graph->capture_count--;
+  remove_at(node->inputs, &node->input_count, input);
+}
+
+static bool is_constant(const keel_function *function, uint32_t value) {
+  return value != KEEL_ABSENT && function->values[value].constant &&
+         function->values[value].constant->kind == KEEL_DATA;
+}
+
+/* The captures of a node's functions, in their order, are its last inputs. */
+static void settle_captures(const keel_function *function, keel_node *node) {
+  uint32_t input = node->input_count;
+  if (!keel_refs_unique(&node->op->refs)) return; /* another node runs them */
+  for (uint32_t i = node->op->attr_count; i-- > 0;) {
+    keel_function *graph = node->op->attrs[i].graph;
+    for (uint32_t k = graph ? graph->capture_count : 0; k-- > 0;) {
+      input--;
+      if (is_constant(function, node->inputs[input]))
+        settle_capture(function, node, input, graph, k);
+    }
+  }
+}
+
+/* From the outermost on: a function that holds another was made before it, and stands behind it in
+ * the list. */
+static keel_status fold_all(folding *all, keel_function *functions) {
+  uint32_t count = 0;
+  for (const keel_function *f = functions; f; f = f->next)
+    count++;
+  keel_function **list = malloc((count + (size_t)1) * sizeof *list);
+  if (!list) return keel_no_memory(count * sizeof *list);
+  uint32_t at = count;
+  for (keel_function *f = functions; f; f = f->next)
+    list[--at] = f;
+  keel_status status = KD_OK;
+  for (uint32_t i = 0; i < count && status == KD_OK; i++) {
+    all->function = list[i];
+    status = fold_function(all);
+    for (uint32_t k = 0; k < list[i]->node_count && !all->sizes_only; k++)
+      if (!list[i]->nodes[k].dead) settle_captures(list[i], &list[i]->nodes[k]);
+  }
+  free(list);
+  return status;
+}
+
 keel_status keel_pass_fold(keel_function *functions,
                            const keel_pass_call *call) {
   folding all = {.sizes_only = call->sizes_only,
                  .kept = functions->folded_bytes,
                  .work = functions->folded_steps};
-  for (keel_function *f = functions; f; f = f->next) {
-    all.function = f;
-    KEEL_TRY(fold_function(&all));
-  }
+  KEEL_TRY(fold_all(&all, functions));
   functions->folded_bytes = all.kept;
   functions->folded_steps = all.work;
   return KD_OK;
