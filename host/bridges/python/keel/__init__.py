@@ -243,7 +243,7 @@ class Tensor(_Owner):
     @property
     def shape(self) -> tuple[int, ...]:
         dims = lib.keel_tensor_dims(self._handle)
-        return tuple(dims[i] for i in range(lib.keel_tensor_rank(self._handle)))
+        return tuple(dims[:lib.keel_tensor_rank(self._handle)])
 
     @property
     def device(self) -> Device | None:
@@ -261,23 +261,31 @@ class Tensor(_Owner):
     def numpy(self) -> Any:
         """A NumPy array, read-only where it shares the memory."""
         import numpy
-        name = _NUMPY.get(self.dtype)
-        if name is None:
-            try:
-                types = importlib.import_module("ml_dtypes")
-                kind = numpy.dtype(getattr(types, _ML_DTYPES[self.dtype]))
-            except (ImportError, KeyError):
-                raise TypeError(f"NumPy has no type for {self!r}; ml_dtypes, if it is installed,"
-                                " has some") from None
-        else:
-            kind = numpy.dtype(name)
+        number = lib.keel_tensor_dtype(self._handle)
+        kind = _kinds.get(number)
+        if kind is None:
+            kind = _kinds[number] = self._kind()
+        shape = self.shape
         address = lib.keel_tensor_data(self._handle)
-        if address and numpy.prod(self.shape, dtype=numpy.int64):
-            raw = numpy.asarray(_Memory(self, address))
-            return raw.view(kind).reshape(self.shape)
-        array = numpy.empty(self.shape, kind)
+        if address and 0 not in shape:
+            raw = numpy.asarray(_Memory(self, address, kind.itemsize, shape))
+            return raw.view(kind)
+        array = numpy.empty(shape, kind)
         _check(lib.keel_tensor_read(self._handle, array.ctypes.data, array.nbytes))
         return array
+
+    def _kind(self) -> Any:
+        """NumPy's type of the elements."""
+        import numpy
+        name = _NUMPY.get(self.dtype)
+        if name is not None:
+            return numpy.dtype(name)
+        try:
+            types = importlib.import_module("ml_dtypes")
+            return numpy.dtype(getattr(types, _ML_DTYPES[self.dtype]))
+        except (ImportError, KeyError):
+            raise TypeError(f"NumPy has no type for {self!r}; ml_dtypes, if it is installed,"
+                            " has some") from None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         array = self.numpy()
@@ -329,15 +337,16 @@ class Tensor(_Owner):
 
 
 class _Memory:
-    """A tensor's bytes for NumPy, whose array keeps this object and so the tensor."""
+    """A tensor's memory for NumPy, whose array keeps this object and so the tensor. Its elements are
+    given as bytes without a type, so that those of ml_dtypes can be seen as such."""
 
-    def __init__(self, tensor: Tensor, address: int) -> None:
+    def __init__(self, tensor: Tensor, address: int, size: int, shape: tuple[int, ...]) -> None:
         self._tensor = tensor
-        size = lib.keel_tensor_size(tensor._handle)
-        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size,),
+        self.__array_interface__ = {"version": 3, "typestr": f"|V{size}", "shape": shape,
                                     "data": (address, True)}
 
 
+_kinds: dict[int, Any] = {}  # NumPy's, by kd_dtype
 _NUMPY = {"f32": "f4", "f64": "f8", "f16": "f2", "i8": "i1", "i16": "i2", "i32": "i4",
           "i64": "i8", "u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "bool": "?",
           "c64": "c8", "c128": "c16"}
@@ -356,6 +365,7 @@ class Model(_Owner):
         # the program makes plans for inputs of other shapes than it declares
         self._core, self._program, self._plan, self._load = core, program, plan, load
         core.hold()
+        self._arrays: Any = None  # the types of the arguments' and results' arrays
         self.inputs = self._ports(plan, lib.keel_plan_input_count, lib.keel_plan_input)
         self.outputs = self._ports(plan, lib.keel_plan_output_count, lib.keel_plan_output)
         self.initializers = self._ports(program, lib.keel_program_initializer_count,
@@ -452,6 +462,7 @@ class Model(_Owner):
         An initializer (Model.initializers) that is given by name replaces the model's own
         value; each set of them is planned once.
         """
+        count = len(self.inputs)
         replaced = self._replaced(named) if self.initializers and named else ()
         if replaced and self._load:
             own = {name: named[name] for name in replaced}
@@ -459,26 +470,32 @@ class Model(_Owner):
             known = dict(zip((port.name for port in self.inputs), self._in_order(inputs, rest)))
             return self._with_inputs(replaced).run(timeout=timeout, donate=donate,
                                                    wait=wait, **known, **own)
-        values = self._in_order(inputs, named)
-        donated = self._donated(donate, values)
+        values = inputs if len(inputs) == count and not named else self._in_order(inputs, named)
         core = self._core
         own = [_value(core, value, port) for value, port in zip(values, self.inputs)]
         n, m = len(own), len(self.outputs)
-        arguments = (c_void_p * max(1, n))(*[t._handle for t in own])
-        results = (c_void_p * max(1, m))()
-        params = native.RunParams(struct_size=sizeof(native.RunParams),
-                                  flags=0 if wait else native.RUN_ENQUEUES,
-                                  timeout=_nanoseconds(timeout),
-                                  donated=(c_uint32 * max(1, len(donated)))(*donated),
-                                  donated_count=len(donated))
+        if self._arrays is None:
+            self._arrays = c_void_p * max(1, n), c_void_p * max(1, m)
+        arguments = self._arrays[0](*[t._handle for t in own])
+        results = self._arrays[1]()
+        params = native.RunParams(native.RUN_PARAMS_SIZE, 0 if wait else native.RUN_ENQUEUES, None,
+                                  0 if timeout is None else _nanoseconds(timeout))
         context = core.handle
+        donated = self._donated(donate, list(values)) if donate else []
+        if donated:
+            params.donated = (c_uint32 * len(donated))(*donated)
+            params.donated_count = len(donated)
         for i in donated:
             own[i]._give_away()
         outputs: list[Tensor] = []
 
+        def run() -> int:
+            return int(lib.keel_plan_run_with(self._plan, byref(params), arguments, n, results, m))
+
         def call() -> None:
-            _check(core.token.call(context, params, lambda: int(lib.keel_plan_run_with(
-                self._plan, byref(params), arguments, n, results, m))))
+            code = core.token.call(context, params, run)
+            if code != native.OK:
+                _check(code)
         try:
             try:
                 call()
@@ -492,10 +509,10 @@ class Model(_Owner):
                 lib.keel_tensor_release(results[i])
             raise
         shared: list[tuple[int, int]] = []
-        for value, tensor in zip(values, own):
+        for value, tensor, port in zip(values, own, self.inputs):
             if not isinstance(value, Tensor):
-                _ranges(tensor, shared)
-        return [_apart(t, shared) for t in outputs]
+                _ranges(tensor, shared, port)
+        return [_apart(t, shared, port) for t, port in zip(outputs, self.outputs)]
 
     def prepare(self, sizes: Mapping[str, Sequence[int | None]]) -> None:
         """Plans these sizes of inputs now, so that a run with them need not, and keeps that plan.
@@ -747,6 +764,8 @@ def _of_numbers(core: _Core, value: Any, dtype: str | None) -> Tensor:
 
 
 def _value(core: _Core, value: Any, port: Port) -> Tensor:
+    if port.kind == "tensor":
+        return _tensor(core, value, port.dtype)
     out = native.handle()
     if value is None and port.kind == "optional":
         _check(lib.keel_optional_empty(core.handle, byref(out)))
@@ -770,9 +789,9 @@ def _items(tensor: Tensor) -> list[Tensor] | None:
     return None if length < 0 else [tensor[i] for i in range(length)]
 
 
-def _ranges(tensor: Tensor, found: list[tuple[int, int]]) -> None:
+def _ranges(tensor: Tensor, found: list[tuple[int, int]], port: Port | None = None) -> None:
     """Adds where a value's data lie in memory that the host can address."""
-    items = _items(tensor)
+    items = None if port and port.kind == "tensor" else _items(tensor)
     for item in items or ():
         _ranges(item, found)
     address = None if items is not None else lib.keel_tensor_data(tensor._handle)
@@ -780,11 +799,20 @@ def _ranges(tensor: Tensor, found: list[tuple[int, int]]) -> None:
         found.append((address, lib.keel_tensor_size(tensor._handle)))
 
 
-def _apart(tensor: Tensor, shared: list[tuple[int, int]]) -> Tensor:
+def _apart(tensor: Tensor, shared: list[tuple[int, int]], port: Port | None = None) -> Tensor:
     """The value, or a copy where it lies in memory that is the caller's."""
-    mine: list[tuple[int, int]] = []
-    _ranges(tensor, mine)
-    if not any(at <= address < at + size for address, _ in mine for at, size in shared):
+    if not shared:
+        return tensor
+    if port and port.kind == "tensor":
+        mine = [lib.keel_tensor_data(tensor._handle)]
+    else:
+        found: list[tuple[int, int]] = []
+        _ranges(tensor, found)
+        mine = [address for address, _ in found]
+    for at, size in shared:
+        if any(address and at <= address < at + size for address in mine):
+            break
+    else:
         return tensor
     core, out = tensor._core, native.handle()
     items = _items(tensor)

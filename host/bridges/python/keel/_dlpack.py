@@ -8,8 +8,6 @@ from typing import Any
 from ._native import lib
 
 _api = ctypes.pythonapi
-_is_valid = _api.PyCapsule_IsValid
-_is_valid.restype, _is_valid.argtypes = ctypes.c_int, [py_object, c_char_p]
 _pointer = _api.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = c_void_p, [py_object, c_char_p]
 _set_name = _api.PyCapsule_SetName
@@ -20,8 +18,8 @@ _new.restype, _new.argtypes = py_object, [c_void_p, c_char_p, c_void_p]
 # where a struct's deleter is, and the names of its capsule before and after it was taken;
 # the names live as long as the process, as capsules point to them
 _KINDS = {
-    True: (16, b"dltensor_versioned", b"used_dltensor_versioned"),
     False: (56, b"dltensor", b"used_dltensor"),
+    True: (16, b"dltensor_versioned", b"used_dltensor_versioned"),
 }
 _Deleter = ctypes.CFUNCTYPE(None, c_void_p)
 # of a capsule that nobody took: C code, as an exception may be pending, or Python ending
@@ -30,11 +28,13 @@ _destructor = ctypes.cast(lib.keel_dlpack_destroy_capsule, c_void_p)
 
 def take(capsule: Any) -> tuple[int, bool]:
     """The struct in a capsule, which the caller owns from now on; whether it is versioned."""
-    for versioned, (_, name, used) in _KINDS.items():
-        if _is_valid(capsule, name):
+    for versioned, (_, name, used) in _KINDS.items():  # the one that is asked for is the first
+        try:
             managed = _pointer(capsule, name)
-            _set_name(capsule, used)
-            return int(managed or 0), versioned
+        except ValueError:  # it has another name
+            continue
+        _set_name(capsule, used)
+        return int(managed or 0), versioned
     raise TypeError(f"{capsule!r} is no DLPack capsule, or was taken already")
 
 

@@ -87,6 +87,9 @@ class RunParams(Structure):
                 ("should_end_context", c_void_p), ("done", c_void_p), ("done_context", c_void_p)]
 
 
+RUN_PARAMS_SIZE = ctypes.sizeof(RunParams)
+
+
 class Attr(Structure):
     """An attribute of an op. Its size is the distance in an array of them: the fields must be
     those of the libkeel that is loaded."""
