@@ -34,6 +34,7 @@ REFUSED(keel_group_broadcast, keel_group *group, uint32_t root,
         keel_tensor *input, keel_tensor **outputs)
 REFUSED(keel_group_send, keel_group *group, uint32_t to, keel_tensor *tensor,
         keel_tensor **out_tensor)
+REFUSED(keel_program_batch, const keel_program *program)
 REFUSED(keel_group_members, keel_group *group, keel_tensor **members)
 void keel_group_release(keel_group *group) {}
 void keel_group_count(const keel_group *group, keel_group_counts *out_counts) {}

@@ -59,6 +59,15 @@ typedef struct keel_split_facts {
   uint32_t annotations, followed; /* of the model: all, and those followed */
 } keel_split_facts;
 
+/* Whether the first dimension of all inputs is a batch whose rows the program treats apart: row i of
+ * each output depends on row i of the inputs, and on nothing else of them. Then requests may be
+ * joined to one run, and its outputs cut, and a batch may be filled up with any rows. Proven by the
+ * rules of ops, for the sizes of an open first dimension; what has no rule is not proven. Takes the
+ * time of a plan without kernels; the program stays as it is. Any thread.
+ * Returns KD_OK (they are apart), KD_FAILED_PRECONDITION (not proven; the message says which input,
+ * output or op is against it), KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_program_batch(const keel_program *program);
+
 /* Measures a device; takes some milliseconds on the first call for it.
  * Returns KD_OK, or the failure of the device. */
 KEEL_API keel_status keel_split_measure(keel_device *device,

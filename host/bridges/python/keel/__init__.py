@@ -538,6 +538,14 @@ class Model(_Owner):
         lib.keel_plan_versions(self._plan, byref(counts))
         return {name: int(getattr(counts, name)) for name, _ in counts._fields_}
 
+    def batch_objection(self) -> str:
+        """Why the rows of its inputs, along their open first dimension, may not be treated apart; ""
+        if they are: then requests may be joined to one batch, and its outputs cut again."""
+        code = lib.keel_program_batch(self._program)
+        if code not in (native.OK, native.FAILED_PRECONDITION):
+            _check(code)
+        return "" if code == native.OK else text(lib.keel_message())
+
     def footprint(self) -> dict[str, dict[str, int]]:
         """The bytes that the model holds, by device and in "host" memory: constants, those that are
         read in its file (mapped), those of which kernels have a form of their own (taken), what

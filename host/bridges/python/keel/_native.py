@@ -11,7 +11,7 @@ from typing import Any
 API = "0.1"  # the versions of libkeel whose structs these are
 
 OK, BUSY = 0, 19
-NOT_FOUND, UNIMPLEMENTED = 5, 12
+NOT_FOUND, FAILED_PRECONDITION, UNIMPLEMENTED = 5, 9, 12
 
 
 class ContextParams(Structure):
@@ -152,6 +152,7 @@ _signatures: dict[str, tuple[Any, list[Any]]] = {
     "keel_plan_output": (c_int32, [_handle, c_uint32, POINTER(Port)]),
     "keel_plan_prepare": (c_int32, [_handle, POINTER(InputSizes), c_uint32]),
     "keel_trim": (None, [_handle]),
+    "keel_program_batch": (c_int32, [_handle]),
     "keel_plan_footprint": (c_int32, [_handle, c_uint32, POINTER(Footprint)]),
     "keel_plan_versions": (None, [_handle, POINTER(VersionCounts)]),
     "keel_cancel_create": (c_int32, [_handle, _out]),

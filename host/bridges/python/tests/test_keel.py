@@ -159,6 +159,10 @@ class Runs(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "no input 'q'"):
             model.prepare({"q": (2, 4)})
 
+    def test_a_model_says_whether_its_rows_are_apart(self):
+        self.assertIn("first dimension of input \"a\" is not open", self.product.batch_objection())
+        self.assertEqual(keel.load(OPEN).batch_objection(), "")
+
     def test_a_model_says_what_it_holds(self):
         context = keel.open(threads=1)
         model = context.load(OPEN, device="cpu:0")

@@ -80,7 +80,7 @@ static keel_status make_part(piper *p, keel_program *draft, uint32_t part,
       keel_function_clone(draft->main, &draft->arena, &draft->functions, out));
   KEEL_TRY(keel_function_types(*out));
   if (p->parts == 1) return KD_OK;
-  keel_status status = keel_split_batch(*out, &own, p->pieces, &meets);
+  keel_status status = keel_split_batch(*out, &own, false, p->pieces, &meets);
   if (!meets) return status;
   keel_clear_error();
   *out = NULL;

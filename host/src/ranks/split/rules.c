@@ -171,6 +171,26 @@ static keel_status batch_norm(keel_splitter *s, bool *out_done) {
   return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
 }
 
+/* LSTM, GRU and RNN: items of the batch. Of the sequence, lengths, and the states; of the outputs. */
+static keel_status recurrent(keel_splitter *s, bool *out_done) {
+  const bool first = keel_attr_int(s->node.op, "layout", 0) != 0;
+  const uint32_t sequence = first ? 0 : 1, state = first ? 0 : 1;
+  enum { X, LENGTHS = 4, H, C };
+  uint32_t axis = 0;
+  if (!keel_split_is_part(s, X, &axis) || axis != sequence) return KD_OK;
+  for (uint32_t i = 1; i < s->node.input_count; i++)
+    KEEL_TRY(i == LENGTHS       ? keel_split_take_part(s, i, 0)
+             : i == H || i == C ? keel_split_take_part(s, i, state)
+                                : keel_split_take_whole(s, i));
+  *out_done = true;
+  for (uint32_t i = 0; i < s->node.output_count; i++)
+    KEEL_TRY(keel_split_give(s, i, KEEL_SHARE_PART,
+                             i        ? state
+                             : !first ? 2
+                                      : 0));
+  return KD_OK;
+}
+
 /* ---- reductions and tables ----------------------------------------------------------------------- */
 
 /* Which axes a Reduce reduces, as bits; false: that is not known. */
@@ -290,6 +310,9 @@ static const struct {
     {"GlobalLpPool", keel_split_batch_only},
     {"LRN", keel_split_batch_only},
     {"SpaceToDepth", keel_split_batch_only},
+    {"LSTM", recurrent},
+    {"GRU", recurrent},
+    {"RNN", recurrent},
     {"Concat", concat},
     {"Split", rules_split},
     {"MaxPool", pool},

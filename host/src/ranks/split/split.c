@@ -48,8 +48,11 @@ keel_status keel_split_exchange(keel_splitter *s, const char *op,
                                 uint32_t value, uint32_t *out_value) {
   const keel_attr size = KEEL_INT("size", s->params->size);
   if (s->apart) {
+    const char *name = s->node.name ? s->node.name : "";
     s->meets = true;
-    return keel_fail(KD_UNIMPLEMENTED, "a node needs more than its shard");
+    return keel_fail(KD_UNIMPLEMENTED, "%s%s%s%s needs all of the batch",
+                     s->node.op->schema->name, *name ? " \"" : "", name,
+                     *name ? "\"" : "");
   }
   KEEL_TRY(keel_split_member(s->function, &s->member));
   const uint32_t inputs[] = {s->member, value};
@@ -426,7 +429,7 @@ keel_status keel_split_slice_input(keel_splitter *s, uint32_t input,
   f->inputs[input] = whole;
   at->share = KEEL_SHARE_PART;
   at->axis = axis;
-  at->whole = whole;
+  if (!s->shards_alone) at->whole = whole;
   KEEL_TRY(local_type(s, at, &f->values[part].type));
   return slice(s, whole, at->type->dims[axis], axis, &part);
 }
@@ -556,12 +559,13 @@ static keel_status split_it(keel_splitter *s) {
 }
 
 keel_status keel_split_batch(keel_function *function,
-                             const keel_split_params *params,
+                             const keel_split_params *params, bool shards_alone,
                              keel_split_piece *out_pieces, bool *out_meets) {
   keel_splitter s = {.function = function,
                      .params = params,
                      .member = KEEL_ABSENT,
-                     .apart = true};
+                     .apart = true,
+                     .shards_alone = shards_alone};
   uint32_t n = function->output_count;
   uint32_t *outputs = malloc(((size_t)n + 1) * sizeof *outputs);
   if (!outputs) return keel_no_memory(n * sizeof *outputs);
@@ -640,9 +644,8 @@ static keel_status split_prepare(keel_program *to,
   return keel_pass_prune(to->main);
 }
 
-/* A copy of the program's main function, with all that is known of its types. */
-static keel_status copy_main(keel_program *to, const keel_program *from,
-                             const keel_split_params *params) {
+keel_status keel_split_copy(keel_program *to, const keel_program *from,
+                            const keel_split_params *params) {
   KEEL_TRY(
       keel_function_clone(from->main, &to->arena, &to->functions, &to->main));
   return split_prepare(to, params);
@@ -655,7 +658,7 @@ static keel_status split_fill(keel_program *to, const keel_program *from,
   keel_splitter s = {
       .params = params, .annotations = annotations, .member = KEEL_ABSENT};
   uint64_t bytes = 0;
-  KEEL_TRY(copy_main(to, from, params));
+  KEEL_TRY(keel_split_copy(to, from, params));
   s.function = to->main;
   keel_status status = KD_OK;
   if (params->kind == KEEL_SPLIT_TENSOR) status = keel_split_columns(&s);
@@ -675,7 +678,7 @@ static keel_status fill_pipe(keel_program *to, const keel_program *from,
                              keel_split_facts *out_facts) {
   keel_program *draft = NULL;
   KEEL_TRY(keel_program_create(from->context, &draft));
-  keel_status status = copy_main(draft, from, params);
+  keel_status status = keel_split_copy(draft, from, params);
   if (status == KD_OK)
     status = keel_split_pipe(to, draft, params, given, out_facts);
   keel_program_release(draft);

@@ -51,7 +51,9 @@ typedef struct keel_splitter {
   uint32_t were_count;
   keel_split_later *later;
   bool apart; /* exchanges are not allowed: outputs stay shards */
-  bool meets; /* an exchange would be needed */
+  bool
+      shards_alone; /* of inputs: a node that needs all of one is an exchange */
+  bool meets;       /* an exchange would be needed */
 } keel_splitter;
 
 /* A rule: *out_done false: it does not know the form, and has changed nothing. */
@@ -205,13 +207,18 @@ typedef struct keel_split_piece {
   uint32_t axis;
 } keel_split_piece;
 
+/* A copy of the program's main function, with the sizes of params and all that is known of types. */
+keel_status keel_split_copy(keel_program *to, const keel_program *from,
+                            const keel_split_params *params);
+
 /* Rewrites a function, whose types are known, for one micro-batch.
  *
- * params      of kind KEEL_SPLIT_DATA: which part of how many
- * out_pieces  one for each output
- * out_meets   it can't be: a node needs more than its part */
+ * params        of kind KEEL_SPLIT_DATA: which part of how many
+ * shards_alone  no node sees more than its part of an input
+ * out_pieces    one for each output
+ * out_meets     it can't be: a node needs more than its part */
 keel_status keel_split_batch(keel_function *function,
-                             const keel_split_params *params,
+                             const keel_split_params *params, bool shards_alone,
                              keel_split_piece *out_pieces, bool *out_meets);
 
 /* The batch of the function's inputs; -1: not known. */
