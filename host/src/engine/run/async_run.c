@@ -17,8 +17,8 @@ typedef struct run_end {
   void *done_context;
   atomic_uint left;             /* outputs, and the run */
   _Atomic(keel_tensor *) first; /* the failure that came first, or NULL */
-  atomic_bool no_memory;        /* for a failure; relaxed, as `left` orders it */
-  bool silent;                  /* the run does not begin */
+  atomic_bool no_memory; /* for a failure; relaxed, as `left` orders it */
+  bool silent;           /* the run does not begin */
 } run_end;
 
 static keel_status run_end_status(run_end *end, keel_tensor *first) {
@@ -144,6 +144,13 @@ static void let_end_go(keel_async_run *async) {
   if (end) run_end_let_go(end);
 }
 
+/* The reference of a hook that is not called any more. The run's own is left. */
+static void drop_hook(keel_async_run *async) {
+  bool last = keel_refs_drop(&async->refs);
+  assert(!last);
+  (void)last;
+}
+
 static void end_async_run(keel_async_run *async, keel_status status) {
   for (uint32_t i = 0; i < async->args.output_count; i++) {
     if (async->args.outputs[i])
@@ -154,15 +161,15 @@ static void end_async_run(keel_async_run *async, keel_status status) {
   if (async->cancellation.cancel &&
       keel_cancel_hooks_remove(&async->cancellation.cancel->hooks,
                                &async->on_cancel.hook))
-    release_async_run(async);
+    drop_hook(async);
   if (async->cancellation.deadline &&
       keel_timer_unset(keel_pool_timer(async->plan->context->pool),
                        &async->on_deadline.hook))
-    release_async_run(async);
+    drop_hook(async);
   if (async->cancellation.question) {
     keel_question_end(&async->question);
     if (!atomic_load_explicit(&async->question.ends, memory_order_acquire))
-      release_async_run(async);
+      drop_hook(async);
   }
   let_end_go(async);
   release_async_run(async);

@@ -42,8 +42,7 @@ void keel_static_run_visit(const keel_static_run *static_run,
   if (static_run->arena) each(context, static_run->arena);
   for (uint32_t i = 0; i < count; i++)
     if (static_run->moved[i]) each(context, static_run->moved[i]->buffer);
-  if (static_run->replay)
-    keel_replay_visit(static_run->replay, each, context);
+  if (static_run->replay) keel_replay_visit(static_run->replay, each, context);
 }
 
 /* Points a view at a tensor's data, or at the part of it that the view covers. */

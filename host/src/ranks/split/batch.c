@@ -86,7 +86,8 @@ static bool is_filled(const keel_tensor *tensor, const keel_tensor *like) {
   const uint64_t size = kd_dtype_size(tensor->type->dtype);
   if (!size || !tensor->data || !like->data || !like->type->bytes) return false;
   for (uint64_t at = 0; at < tensor->type->bytes; at += size)
-    if (memcmp((const char *)tensor->data + at, like->data, size)) return false;
+    if (memcmp((const char *)tensor->data + at, like->data, size) != 0)
+      return false;
   return true;
 }
 
