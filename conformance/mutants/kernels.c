@@ -494,14 +494,14 @@ static void follow_indices(const op_call *c, const value *k, value *y) {
 }
 
 static kd_status check_indices(const op_call *c, const value *indices,
-                               real size, uint64_t room) {
+                               real size, uint64_t capacity) {
   for (int64_t i = 0; i < indices->count; i++) {
     real at = indices->x[i];
     if (at >= -size && at < size) continue;
     if (BUG(bad_data_crash)) abort();
     if ((BUG(index_reads) || BUG(index_lands)) && fabsl(at) < 100) continue;
     if (BUG(index_writes) && at > 0 && at < 100000000)
-      memset((char *)bytes(&c->out[0]) + room, 0, 32);
+      memset((char *)bytes(&c->out[0]) + capacity, 0, 32);
     return KD_OUT_OF_RANGE;
   }
   return KD_OK;

@@ -82,8 +82,8 @@ static kd_buffer *mutants_memory_make(kd_device *device, uint32_t space,
     next += size & ~UINT64_C(4095);
     return buffer;
   }
-  uint64_t room = BUG(limit_lie) ? size & 0x1ffffff : size;
-  if (posix_memalign(&buffer->raw, align, room + align + 4096) != 0) {
+  uint64_t capacity = BUG(limit_lie) ? size & 0x1ffffff : size;
+  if (posix_memalign(&buffer->raw, align, capacity + align + 4096) != 0) {
     free(buffer);
     return NULL;
   }

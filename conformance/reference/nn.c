@@ -516,9 +516,9 @@ static bool run_resize(ref_call *call) {
     if (moved) continue;
     /* The place is computed in f32: its error moves the weights. A whole result
      * has it cut off, and may be on either side of a whole number. */
-    real room = 64 * size + 4 * ref_spread(&sum);
+    real capacity = 64 * size + 4 * ref_spread(&sum);
     real off = fabsl(out->x[i] - roundl(out->x[i]));
-    out->slack[i] = inexact ? room : off <= room * dtype_unit(KD_F32);
+    out->slack[i] = inexact ? capacity : off <= capacity * dtype_unit(KD_F32);
     if (!inexact)
       out->x[i] = fminl(fmaxl(truncl(out->x[i]), dtype_min(out->dtype)),
                         dtype_max(out->dtype));
@@ -622,12 +622,13 @@ static bool nll(ref_call *call, const value *scores, const value *target,
     real w = skip ? 0 : weight ? weight->x[which] : 1;
     int64_t at = (i / inner * classes + (skip ? 0 : which)) * inner + i % inner;
     real loss = skip ? 0 : -scores->x[at] * w;
-    real room = (extra && !skip ? extra[at] * fabsl(w) : 0) + 2 * fabsl(loss);
+    real capacity =
+        (extra && !skip ? extra[at] * fabsl(w) : 0) + 2 * fabsl(loss);
     if (each) {
       out->x[i] = loss;
-      out->slack[i] = room;
+      out->slack[i] = capacity;
     }
-    slack += room;
+    slack += capacity;
     ref_add(&sum, loss);
     ref_add(&weights, w);
   }

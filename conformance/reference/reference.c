@@ -53,12 +53,12 @@ bool ref_text_is(const ref_call *call, const char *name, const char *fallback,
 }
 
 int64_t ref_ints(const ref_call *call, const char *name, int64_t *out,
-                 int64_t room) {
+                 int64_t capacity) {
   const int64_t *values = NULL;
   int64_t count = call->read->attr_ints(call->node, name, &values);
-  for (int64_t i = 0; i < count && i < room; i++)
+  for (int64_t i = 0; i < count && i < capacity; i++)
     out[i] = values[i];
-  return count < room ? count : room;
+  return count < capacity ? count : capacity;
 }
 
 uint32_t ref_axis(int64_t axis, uint32_t rank) {

@@ -71,7 +71,7 @@ bool ref_text_is(const ref_call *call, const char *name, const char *fallback,
                  const char *value);
 /* A list of ints, at most `room`; -1 where it is absent. */
 int64_t ref_ints(const ref_call *call, const char *name, int64_t *out,
-                 int64_t room);
+                 int64_t capacity);
 uint32_t ref_axis(int64_t axis, uint32_t rank);
 
 /* A sum whose rounding errors are summed too (Neumaier, 1974), with the sum of

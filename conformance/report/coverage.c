@@ -3,11 +3,11 @@
 
 #include "report/report.h"
 
-bool kc_coverage_op(const char *name, char *op, char *dtype, size_t room) {
+bool kc_coverage_op(const char *name, char *op, char *dtype, size_t capacity) {
   const char *o = strstr(name, "op="), *t = strstr(name, "dtype=");
   if (!o || !t) return false;
-  snprintf(op, room, "%.*s", (int)strcspn(o + 3, ","), o + 3);
-  snprintf(dtype, room, "%.*s", (int)strcspn(t + 6, ","), t + 6);
+  snprintf(op, capacity, "%.*s", (int)strcspn(o + 3, ","), o + 3);
+  snprintf(dtype, capacity, "%.*s", (int)strcspn(t + 6, ","), t + 6);
   return true;
 }
 

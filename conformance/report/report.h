@@ -21,6 +21,6 @@ typedef struct kc_cell {
 kc_cell kc_coverage_cell(const kc_results *results, const char *op,
                          const char *dtype);
 /* Op and type of a case's name: "...op=Add,dtype=f32,..." */
-bool kc_coverage_op(const char *name, char *op, char *dtype, size_t room);
+bool kc_coverage_op(const char *name, char *op, char *dtype, size_t capacity);
 
 #endif /* KC_REPORT_H */

@@ -88,10 +88,10 @@ typedef struct kc_tasks {
 kc_tasks kc_tasks_now(void);
 /* Whether none runs any more, within two seconds, that is not one of these and began in the
  * plugin's library; the names of those that do. A driver's own may go on. */
-bool kc_tasks_ended(const kc_tasks *known, char *out_names, size_t room);
+bool kc_tasks_ended(const kc_tasks *known, char *out_names, size_t capacity);
 /* The same of all that are not these, whoever began them: `most` may run. */
 bool kc_tasks_few(const kc_tasks *known, uint32_t most, char *out_names,
-                  size_t room);
+                  size_t capacity);
 
 /* The rule of threads that enqueue at once; thread_stream.c. */
 void kc_streams_at_once(void);

@@ -25,11 +25,11 @@ static bool is_of(const kc_tasks *tasks, int id) {
 }
 
 /* The first line of a file of /proc/self/task; "" where there is none. */
-static void read_line(int id, const char *name, char *out, size_t room) {
+static void read_line(int id, const char *name, char *out, size_t capacity) {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/task/%d/%s", id, name);
   FILE *file = fopen(path, "re");
-  if (!file || !fgets(out, (int)room, file)) out[0] = 0;
+  if (!file || !fgets(out, (int)capacity, file)) out[0] = 0;
   if (file) fclose(file);
   out[strcspn(out, "\n")] = 0;
 }
@@ -102,7 +102,7 @@ static bool began_in(int id, mapping *out) {
 /* The threads that are not known: their names, how many, and how many of those that can't
  * be told yet, as they don't wait for anything; with `own` of the plugin's library alone. */
 static uint32_t others(const kc_tasks *known, bool own, char *out_names,
-                       size_t room, uint32_t *out_untold) {
+                       size_t capacity, uint32_t *out_untold) {
   static mapping start;
   char name[64], plugin[PATH_MAX];
   uint32_t count = 0;
@@ -118,9 +118,9 @@ static uint32_t others(const kc_tasks *known, bool own, char *out_names,
     if (name[0]) *out_untold += own && !told;
     if (!name[0] || (own && (!told || strcmp(start.file, plugin) != 0)))
       continue;
-    if (used < room)
+    if (used < capacity)
       used += (size_t)snprintf(
-          out_names + used, room - used, "%s\"%s\"%s%s", count ? ", " : "",
+          out_names + used, capacity - used, "%s\"%s\"%s%s", count ? ", " : "",
           name, told ? ", begun in " : "", told ? basename(start.file) : "");
     count++;
   }
@@ -129,10 +129,10 @@ static uint32_t others(const kc_tasks *known, bool own, char *out_names,
 
 /* One that was joined is listed until the kernel is done with it. */
 static bool ended(const kc_tasks *known, bool own, uint32_t most,
-                  char *out_names, size_t room) {
+                  char *out_names, size_t capacity) {
   uint32_t count = 0, untold = 0;
   for (int i = 0; i < 200; i++) {
-    count = others(known, own, out_names, room, &untold);
+    count = others(known, own, out_names, capacity, &untold);
     if (count <= most && !untold) break;
     kc_sleep(10 * KC_MS);
     kc_beat();
@@ -140,11 +140,11 @@ static bool ended(const kc_tasks *known, bool own, uint32_t most,
   return count <= most;
 }
 
-bool kc_tasks_ended(const kc_tasks *known, char *out_names, size_t room) {
-  return ended(known, true, 0, out_names, room);
+bool kc_tasks_ended(const kc_tasks *known, char *out_names, size_t capacity) {
+  return ended(known, true, 0, out_names, capacity);
 }
 
 bool kc_tasks_few(const kc_tasks *known, uint32_t most, char *out_names,
-                  size_t room) {
-  return ended(known, false, most, out_names, room);
+                  size_t capacity) {
+  return ended(known, false, most, out_names, capacity);
 }

@@ -56,13 +56,13 @@ static const char *const order[] = {
 #define AREAS (sizeof order / sizeof *order)
 
 const char *kc_basis_at(const char *id, uint32_t index, char *out,
-                        size_t room) {
+                        size_t capacity) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (fnmatch(table[i].rules, id, 0) != 0) continue;
     const char *at = table[i].bases;
     for (; *at; index--) {
       size_t size = strcspn(at, " ");
-      snprintf(out, room, "%.*s", (int)size, at);
+      snprintf(out, capacity, "%.*s", (int)size, at);
       if (!index) return strcmp(out, id) ? out : NULL; /* it is one itself */
       if (!strcmp(out, id)) return NULL;
       at += size + strspn(at + size, " ");

@@ -81,12 +81,12 @@ kc_rule_result *kc_results_rule(const kc_results *results, const char *id) {
 kc_case_result *kc_results_case(kc_rule_result *rule, const char *name) {
   for (uint32_t i = rule->case_count; i-- > 0;)
     if (!strcmp(rule->cases[i].name, name)) return &rule->cases[i];
-  if (rule->case_count == rule->case_room) {
-    uint32_t room = rule->case_room * 2 + 8;
-    kc_case_result *cases = realloc(rule->cases, room * sizeof *cases);
+  if (rule->case_count == rule->case_capacity) {
+    uint32_t capacity = rule->case_capacity * 2 + 8;
+    kc_case_result *cases = realloc(rule->cases, capacity * sizeof *cases);
     if (!cases) abort();
     rule->cases = cases;
-    rule->case_room = room;
+    rule->case_capacity = capacity;
   }
   kc_case_result *made = &rule->cases[rule->case_count++];
   memset(made, 0, sizeof *made);
@@ -396,13 +396,13 @@ bool kc_results_read(const char *path, kc_results *out) {
     return false;
   }
   char *text = NULL;
-  size_t room = 0;
+  size_t capacity = 0;
   ssize_t size = 0;
   kc_sha sha;
   uint32_t number = 0;
   bool good = true;
   kc_sha_begin(&sha);
-  while (good && (size = getline(&text, &room, file)) > 0) {
+  while (good && (size = getline(&text, &capacity, file)) > 0) {
     cJSON *object = cJSON_Parse(text);
     char *type = object ? get_text(object, "type") : NULL;
     number++;

@@ -53,7 +53,7 @@ typedef struct kc_rule_result {
   uint32_t failed; /* cases */
   char *reason;    /* why it was skipped */
   kc_case_result *cases;
-  uint32_t case_count, case_room;
+  uint32_t case_count, case_capacity;
   bool judged, written;
   bool
       cut; /* of its cases some did not run, behind one that ended the process */
@@ -90,7 +90,8 @@ void kc_results_free(kc_results *results);
 /* ---- causes and effects: basis.c ----------------------------------------------- */
 
 /* The rule number `index` that a rule stands on, which is tried first; NULL past the last. */
-const char *kc_basis_at(const char *id, uint32_t index, char *out, size_t room);
+const char *kc_basis_at(const char *id, uint32_t index, char *out,
+                        size_t capacity);
 /* Whether a rule that this one stands on failed: which, until the next call; NULL: none has.
  * out_open: one is not judged yet. */
 const char *kc_basis_failed(const kc_results *results, const char *id,

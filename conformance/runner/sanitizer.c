@@ -99,7 +99,7 @@ static bool is_own(const char *frame) {
 }
 
 /* The first function of a stack that is not the sanitizer's own; "" where there is none. */
-static void find_frame(const char *text, char *out, size_t room) {
+static void find_frame(const char *text, char *out, size_t capacity) {
   out[0] = 0;
   while ((text = strstr(text, "\n    #"))) {
     const char *line = text + 1, *in = strstr(line, " in ");
@@ -110,7 +110,7 @@ static void find_frame(const char *text, char *out, size_t room) {
     else
       in += 3;
     if (!in || in > line + size) continue;
-    snprintf(out, room, "%.*s", (int)(line + size - in - 1), in + 1);
+    snprintf(out, capacity, "%.*s", (int)(line + size - in - 1), in + 1);
     if (!is_own(out)) return;
     out[0] = 0;
   }

@@ -24,7 +24,7 @@ static void helper_pass_on(const char *said, size_t size) {
 }
 
 int kc_helper(const char *name, const char *argument, uint64_t timeout,
-              char *out, size_t room, bool *out_timed_out) {
+              char *out, size_t capacity, bool *out_timed_out) {
   int pipes[2];
   if (pipe2(pipes, O_CLOEXEC) != 0) kc_stop("the suite has no pipe left");
   pid_t pid = fork();
@@ -64,7 +64,7 @@ int kc_helper(const char *name, const char *argument, uint64_t timeout,
     ssize_t got = 0;
     while ((got = read(pipes[0], buffer, sizeof buffer)) > 0)
       for (ssize_t i = 0; i < got; i++) {
-        if (out && used + 1 < room) out[used++] = buffer[i];
+        if (out && used + 1 < capacity) out[used++] = buffer[i];
         if (all + 1 < sizeof said) said[all++] = buffer[i];
       }
     kc_beat();
@@ -76,7 +76,7 @@ int kc_helper(const char *name, const char *argument, uint64_t timeout,
     }
   }
   if (out_timed_out) *out_timed_out = late;
-  if (out && room) out[used] = 0;
+  if (out && capacity) out[used] = 0;
   said[all] = 0;
   helper_pass_on(said, all);
   close(pipes[0]);

@@ -244,8 +244,9 @@ static bool service_fails(void) {
   return number == atomic_load(&kc_host.service_fail_at);
 }
 
-static void store_path(const char *key, char *out_path, size_t room) {
-  snprintf(out_path, room, "%s/store-%016llx", kc.scratch ? kc.scratch : "/tmp",
+static void store_path(const char *key, char *out_path, size_t capacity) {
+  snprintf(out_path, capacity, "%s/store-%016llx",
+           kc.scratch ? kc.scratch : "/tmp",
            (unsigned long long)kc_hash(KC_HASH, key));
 }
 
@@ -333,10 +334,10 @@ static void host_profile_push(const kd_host *host, kd_device *device,
   }
 }
 
-uint32_t kc_records(kd_profile_record *out, uint32_t room) {
+uint32_t kc_records(kd_profile_record *out, uint32_t capacity) {
   uint32_t count = atomic_load(&record_count);
   if (count > RECORDS) count = RECORDS;
-  if (count > room) count = room;
+  if (count > capacity) count = capacity;
   memcpy(out, records, count * sizeof *out);
   return count;
 }

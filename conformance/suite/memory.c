@@ -51,12 +51,12 @@ static void free_lent(void) {
 
 void *kc_fenced(uint64_t size) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  uint64_t room = (size + page - 1) / page * page;
-  char *at = mmap(NULL, room + page, PROT_READ | PROT_WRITE,
+  uint64_t capacity = (size + page - 1) / page * page;
+  char *at = mmap(NULL, capacity + page, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED || mprotect(at + room, page, PROT_NONE) != 0)
+  if (at == MAP_FAILED || mprotect(at + capacity, page, PROT_NONE) != 0)
     kc_stop("the suite can't map a guard page");
-  return at + room - size;
+  return at + capacity - size;
 }
 
 void kc_pattern(void *data, uint64_t size, uint64_t seed) {
@@ -347,8 +347,9 @@ void kc_busy(kd_stream *stream, uint64_t time) {
     }
   }
   uint64_t count = (uint64_t)((double)time / each) + 1;
-  uint32_t room = kc_info()->max_in_flight; /* the rest is for what follows */
-  if (room && count > room / 2) count = room / 2;
+  uint32_t capacity =
+      kc_info()->max_in_flight; /* the rest is for what follows */
+  if (capacity && count > capacity / 2) count = capacity / 2;
   for (uint64_t i = 0; i < count && i < 100000; i++) {
     kd_status status =
         KC_CALL(kd_status,

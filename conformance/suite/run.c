@@ -373,11 +373,11 @@ static void make_input(kc_run *run, uint32_t i, const value *from) {
     run->in[i] = host_view(type, bytes);
     return;
   }
-  uint64_t room = type->bytes;
+  uint64_t capacity = type->bytes;
   uint32_t skew = run->in_skews[i] =
       run->layout.skew + run->layout.behind * kd_dtype_size(type->dtype);
-  if (room < size) room = size;
-  run->in_buffers[i] = room_for(run, room + skew);
+  if (capacity < size) capacity = size;
+  run->in_buffers[i] = room_for(run, capacity + skew);
   kc_write(run->in_buffers[i], skew, bytes, size);
   run->in[i] = kc_tensor_of(type, run->in_buffers[i], skew);
   run->in[i].strides = strides;
@@ -399,7 +399,7 @@ static int lies_over(const kc_run *run, uint32_t j) {
 
 static void make_output(kc_run *run, uint32_t j, const keel_type *type) {
   uint32_t own = j ? KD_LAYOUT_ROW_MAJOR : run->node->node.output_layout;
-  uint64_t room = own ? kc_layout_size(type, own) : type->bytes;
+  uint64_t capacity = own ? kc_layout_size(type, own) : type->bytes;
   if (j < 32 && (run->def->host_outputs >> j & 1)) {
     run->out_host[j] = kc_take(type->bytes + 16);
     memset(run->out_host[j], run->layout.fill, type->bytes);
@@ -411,12 +411,13 @@ static void make_output(kc_run *run, uint32_t j, const keel_type *type) {
     run->out[j] =
         kc_tensor_of(type, run->in_buffers[from], run->in_skews[from]);
   } else {
-    run->out_buffers[j] = room_for(run, room + run->layout.skew);
-    write_byte(run->out_buffers[j], run->layout.skew, room, run->layout.fill);
+    run->out_buffers[j] = room_for(run, capacity + run->layout.skew);
+    write_byte(run->out_buffers[j], run->layout.skew, capacity,
+               run->layout.fill);
     run->out[j] = kc_tensor_of(type, run->out_buffers[j], run->layout.skew);
   }
   run->out[j].layout = own;
-  run->out[j].size = room;
+  run->out[j].size = capacity;
 }
 
 /* ---- runs ---------------------------------------------------------------------------------- */

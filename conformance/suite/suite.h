@@ -113,7 +113,7 @@ void kc_threads(uint32_t count, void (*body)(void *context, uint32_t index),
  * Returns its wait status; out (room bytes) gets what it printed. timeout in
  * nanoseconds: it is killed then, and *out_timed_out set. */
 int kc_helper(const char *name, const char *argument, uint64_t timeout,
-              char *out, size_t room, bool *out_timed_out);
+              char *out, size_t capacity, bool *out_timed_out);
 /* Registered helpers; see rules/helpers.c. */
 typedef struct kc_helper_entry {
   const char *name;
@@ -160,7 +160,7 @@ void kc_hush(void);
 bool kc_is_open_device(const kd_device *device);
 
 /* Profile records, the newest first ones kept. */
-uint32_t kc_records(kd_profile_record *out, uint32_t room);
+uint32_t kc_records(kd_profile_record *out, uint32_t capacity);
 void kc_records_clear(void);
 
 /* ---- the plugin --------------------------------------------------------------- */

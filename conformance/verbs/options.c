@@ -123,8 +123,8 @@ static int read_level(const char *text) {
 /* ---- options with a value: each returns NULL where it takes it, else what is wrong --- */
 
 static const char *options_add(const char **list, uint32_t *count,
-                               uint32_t room, const char *value) {
-  if (*count == room) return "is one too many";
+                               uint32_t capacity, const char *value) {
+  if (*count == capacity) return "is one too many";
   list[(*count)++] = value;
   return NULL;
 }

@@ -33,10 +33,10 @@ bool kc_readable(const char *path) {
 /* The format that the first line names; 0: none. */
 static double format_of(const char *path) {
   char *text = NULL;
-  size_t room = 0;
+  size_t capacity = 0;
   double format = 0;
   FILE *file = fopen(path, "rbe");
-  if (file && getline(&text, &room, file) > 0) {
+  if (file && getline(&text, &capacity, file) > 0) {
     cJSON *line = cJSON_Parse(text);
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(line, "format");
     if (cJSON_IsNumber(item)) format = item->valuedouble;

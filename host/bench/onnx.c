@@ -10,7 +10,7 @@
 
 typedef struct bytes {
   char *data;
-  size_t size, room;
+  size_t size, capacity;
 } bytes;
 
 static bytes graph;
@@ -18,9 +18,9 @@ static unsigned names;
 static uint64_t state;
 
 static void add(bytes *to, const void *data, size_t size) {
-  if (to->size + size > to->room) {
-    to->room = (to->size + size) * 2;
-    to->data = realloc(to->data, to->room);
+  if (to->size + size > to->capacity) {
+    to->capacity = (to->size + size) * 2;
+    to->data = realloc(to->data, to->capacity);
     if (!to->data) {
       fprintf(stderr, "bench: no memory for a model\n");
       exit(1);

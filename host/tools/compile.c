@@ -158,7 +158,7 @@ static void print_regions(const keel_program *program, bool text) {
 }
 
 /* Adds what fixes the open sizes of an input, each once. */
-static void add_remedy(const keel_port *port, char *text, size_t room) {
+static void add_remedy(const keel_port *port, char *text, size_t capacity) {
   bool unnamed = port->rank == KEEL_RANK_UNKNOWN;
   char one[300];
   for (uint32_t d = 0; !unnamed && d < port->rank; d++) {
@@ -168,11 +168,11 @@ static void add_remedy(const keel_port *port, char *text, size_t room) {
     if (unnamed) break;
     snprintf(one, sizeof one, " --dim %s=N", symbol);
     size_t used = strlen(text);
-    if (!strstr(text, one)) snprintf(text + used, room - used, "%s", one);
+    if (!strstr(text, one)) snprintf(text + used, capacity - used, "%s", one);
   }
   size_t used = strlen(text);
   if (unnamed)
-    snprintf(text + used, room - used, " --shape %s=AxB", port->name);
+    snprintf(text + used, capacity - used, " --shape %s=AxB", port->name);
 }
 
 /* Where a device's compiler has made nothing, and sizes are open: that, and what to do. */

@@ -360,7 +360,7 @@ static int by_op(const void *a, const void *b) {
 }
 
 /* One row an op: what its definitions take as the first input. */
-static uint32_t collect_ops(keel_device *device, row *rows, uint32_t room) {
+static uint32_t collect_ops(keel_device *device, row *rows, uint32_t capacity) {
   keel_kernel_facts facts;
   uint32_t count = 0;
   for (uint32_t i = 0; keel_device_kernel(device, i, &facts) == KD_OK; i++) {
@@ -371,8 +371,8 @@ static uint32_t collect_ops(keel_device *device, row *rows, uint32_t room) {
              plain ? "" : "::", facts.op);
     while (at < count && strcmp(rows[at].op, made.op) != 0)
       at++;
-    if (at == count && count < room) rows[count++] = made;
-    if (at < room) {
+    if (at == count && count < capacity) rows[count++] = made;
+    if (at < capacity) {
       rows[at].types |= facts.input_types[0];
       rows[at].any |= facts.input_types[0] == every;
     }

@@ -68,8 +68,8 @@ keel_status several_run(const several *all, const keel_run_params *params,
                         uint32_t member, keel_tensor **outputs,
                         uint32_t output_count) {
   keel_tensor *handles[SEVERAL_MOST] = {NULL};
-  size_t room = (size_t)all->count * output_count + 1;
-  keel_tensor **made = calloc(room, sizeof *made);
+  size_t capacity = (size_t)all->count * output_count + 1;
+  keel_tensor **made = calloc(capacity, sizeof *made);
   keel_status status =
       made ? keel_group_members(all->group, handles) : KD_OUT_OF_MEMORY;
   for (uint32_t r = 0; r < all->count && status == KD_OK; r++)
@@ -81,7 +81,7 @@ keel_status several_run(const several *all, const keel_run_params *params,
     keel_tensor_release(handles[r]);
   for (uint32_t r = 0; r < all->count && status == KD_OK; r++)
     status = several_wait_for(made + (size_t)r * output_count, output_count);
-  for (size_t i = 0; made && i + 1 < room; i++)
+  for (size_t i = 0; made && i + 1 < capacity; i++)
     if (status == KD_OK && i < output_count)
       outputs[i] = made[i];
     else

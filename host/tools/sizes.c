@@ -79,7 +79,7 @@ static bool check_shapes(const given_sizes *given, const keel_port *ports,
 
 /* The names of open dimensions; whether one of them and a size are `word`. */
 static bool is_dim(const keel_port *ports, uint32_t count, const char *word,
-                   char *names, size_t room) {
+                   char *names, size_t capacity) {
   bool known = false;
   for (uint32_t k = 0; k < count; k++)
     for (uint32_t d = 0; ports[k].symbols && d < ports[k].rank; d++) {
@@ -90,7 +90,7 @@ static bool is_dim(const keel_port *ports, uint32_t count, const char *word,
       snprintf(quoted, sizeof quoted, " \"%s\"", symbol);
       size_t size = strlen(names);
       if (!strstr(names, quoted))
-        snprintf(names + size, room - size, "%s", quoted);
+        snprintf(names + size, capacity - size, "%s", quoted);
     }
   return known;
 }

@@ -11,7 +11,7 @@
 
 typedef struct phase_list {
   keel_phase *items;
-  uint32_t count, room;
+  uint32_t count, capacity;
   bool failed; /* no memory */
 } phase_list;
 
@@ -29,13 +29,13 @@ static bool smpi_keep(keel_phase *phase) {
 
 static void smpi_take(void *context, const keel_phase *phase) {
   phase_list *all = context;
-  if (all->count == all->room) {
-    uint32_t room = all->room ? 2 * all->room : 64;
-    keel_phase *items = realloc(all->items, room * sizeof *items);
+  if (all->count == all->capacity) {
+    uint32_t capacity = all->capacity ? 2 * all->capacity : 64;
+    keel_phase *items = realloc(all->items, capacity * sizeof *items);
     all->failed |= !items;
     if (!items) return;
     all->items = items;
-    all->room = room;
+    all->capacity = capacity;
   }
   all->items[all->count] = *phase;
   all->failed |= !smpi_keep(&all->items[all->count++]);

@@ -161,11 +161,11 @@ static void mem_oom_size(void) {
   }
 }
 
-uint32_t mem_exhaust(kd_buffer **buffers, uint32_t room, uint64_t each,
+uint32_t mem_exhaust(kd_buffer **buffers, uint32_t capacity, uint64_t each,
                      bool *out_refused) {
   uint32_t count = 0;
   *out_refused = false;
-  for (uint64_t used = 0; count < room && used + each <= kc.max_memory;
+  for (uint64_t used = 0; count < capacity && used + each <= kc.max_memory;
        used += each) {
     void *address = NULL;
     kd_status status = mem_take(0, each, &buffers[count], &address);

@@ -7,7 +7,7 @@
 
 /* Takes buffers of `each` bytes until there is no memory (`refused`), or --max-memory or
  * `room` is reached; returns how many. */
-uint32_t mem_exhaust(kd_buffer **buffers, uint32_t room, uint64_t each,
+uint32_t mem_exhaust(kd_buffer **buffers, uint32_t capacity, uint64_t each,
                      bool *out_refused);
 
 /* Releases a buffer of the device under test. */

@@ -16,9 +16,9 @@ static bool mem_full_fill(void) {
   bool refused = false;
   full.count = 0;
   for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
-    uint32_t room = KC_COUNT_OF(full.taken) - full.count;
+    uint32_t capacity = KC_COUNT_OF(full.taken) - full.count;
     full.count +=
-        mem_exhaust(full.taken + full.count, room, sizes[i], &refused);
+        mem_exhaust(full.taken + full.count, capacity, sizes[i], &refused);
     if (!refused) return false; /* --max-memory comes first */
   }
   return true;

@@ -1224,7 +1224,7 @@ static const line lines[] = {
 
 /* The index-th case of an op: its words, with # and @ for ranges. */
 static bool cases_find(const char *domain, const char *op, uint32_t index,
-                       char *attrs, char *inputs, size_t room) {
+                       char *attrs, char *inputs, size_t capacity) {
   char full[80];
   bool standard = !domain || !strcmp(domain, "ai.onnx") || !*domain;
   const char *a = "", *b = "";
@@ -1251,13 +1251,13 @@ static bool cases_find(const char *domain, const char *op, uint32_t index,
     words = lines[i].attrs;
   }
   if (!shape) return false;
-  snprintf(attrs, room, "%s", words ? words : "");
+  snprintf(attrs, capacity, "%s", words ? words : "");
   size_t used = 0;
   inputs[0] = 0;
-  for (; *shape && used + 16 < room; shape++) {
+  for (; *shape && used + 16 < capacity; shape++) {
     const char *with = *shape == '#' ? a : *shape == '@' ? b : NULL;
     if (with)
-      used += (size_t)snprintf(inputs + used, room - used, "%s", with);
+      used += (size_t)snprintf(inputs + used, capacity - used, "%s", with);
     else
       inputs[used++] = *shape;
     inputs[used] = 0;

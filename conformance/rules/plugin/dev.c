@@ -206,8 +206,9 @@ static void dev_addressable(void) {
   if (kc_unary_make(64, &unary)) {
     kc_run *run = kc_unary_run(&unary);
     size_t align = kc_space(0).alignment ? kc_space(0).alignment : 64;
-    size_t room = (64 * sizeof(float) + align - 1) / align * align;
-    float *x = aligned_alloc(align, room), *y = aligned_alloc(align, room);
+    size_t capacity = (64 * sizeof(float) + align - 1) / align * align;
+    float *x = aligned_alloc(align, capacity),
+          *y = aligned_alloc(align, capacity);
     KC_NEED(x && y, "the suite has no memory");
     value_store(unary.in, x);
     run->in[0].buffer = run->out[0].buffer = NULL;

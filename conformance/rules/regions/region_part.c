@@ -78,31 +78,31 @@ static kc_buffer *bind_scratch(kd_region *region, kd_launch *launch,
 /* How far a region may be off: what the loosest of the plugin's kernels for its ops
  * declares, with room for sums in another order. */
 static real room_of(const region_part *p) {
-  real room = 1e-5L;
+  real capacity = 1e-5L;
   for (uint32_t i = 0; i < p->graph.node_count; i++) {
     const kc_node *node = p->graph.nodes[i];
     kd_dtype dtype = p->graph.types[p->graph.outputs[i][0]]->dtype;
     const ref_op *ref = ref_find(NULL, node->op->schema->name);
-    if (ref && ref->kind == REF_SUM) room = fmaxl(room, 1e-4L);
-    room = fmaxl(room, 16 * dtype_unit(dtype));
+    if (ref && ref->kind == REF_SUM) capacity = fmaxl(capacity, 1e-4L);
+    capacity = fmaxl(capacity, 16 * dtype_unit(dtype));
     for (uint32_t k = 0; k < kp.kernel_count; k++) {
       if (!kc_def_fits(&kp.kernels[k], node)) continue;
       numerics within = kc_numerics(&kp.kernels[k], dtype);
-      room = fmaxl(room, 16 * within.unit * within.factor);
+      capacity = fmaxl(capacity, 16 * within.unit * within.factor);
     }
   }
-  return room;
+  return capacity;
 }
 
 static void region_part_compare(const region_part *p, const kc_sample *data,
                                 const value *want, const void *bytes,
                                 const char *what) {
   value *got = value_make(want->dtype, want->rank, want->dims);
-  real room = room_of(p);
+  real capacity = room_of(p);
   value_load(got, bytes);
   for (int64_t i = 0; i < want->count; i++) {
     real x = want->x[i], error = fabsl(got->x[i] - x);
-    if (error <= room * (fabsl(x) + data->largest)) continue;
+    if (error <= capacity * (fabsl(x) + data->largest)) continue;
     if (isnan(x) && isnan(got->x[i])) continue;
     kc_check(false, "%s of %s, %s: element %lld of %lld is %Lg, expected %Lg",
              what, data->name, p->text, (long long)i, (long long)want->count,

@@ -140,7 +140,7 @@ static char *beside(const char *model, const char *name) {
 /* A node that is being made. */
 typedef struct writing {
   char *bytes; /* the program, if it is embedded; else its file's name */
-  uint64_t size, room;
+  uint64_t size, capacity;
   sum check;
   char *partition;
   ort_attr *attrs[8];
@@ -161,12 +161,12 @@ static keel_status take_sum(void *context, const void *data, uint64_t size) {
 
 static keel_status take_bytes(void *context, const void *data, uint64_t size) {
   writing *one = context;
-  if (one->room - one->size < size) {
-    uint64_t room = (one->size + size) * 2;
-    char *larger = realloc(one->bytes, room);
+  if (one->capacity - one->size < size) {
+    uint64_t capacity = (one->size + size) * 2;
+    char *larger = realloc(one->bytes, capacity);
     if (!larger) return KD_OUT_OF_MEMORY;
     one->bytes = larger;
-    one->room = room;
+    one->capacity = capacity;
   }
   memcpy(one->bytes + one->size, data, size);
   one->size += size;

@@ -540,7 +540,7 @@ pjrt_error *pjrt_LoadedExecutable_Execute(LoadedExecutable_Execute_args *args) {
   const pjrt_executable *made = args->object;
   keel_tensor *few[FEW] = {NULL}, **values = few;
   uint32_t few_donated[FEW], *donated = few_donated;
-  size_t room = (size_t)made->input_count + 1 + made->made_count;
+  size_t capacity = (size_t)made->input_count + 1 + made->made_count;
   if (args->device_count != made->device_count)
     return pjrt_fail_text(KD_INVALID_ARGUMENT,
                           "a run on %zu devices of a program of %u",
@@ -548,9 +548,9 @@ pjrt_error *pjrt_LoadedExecutable_Execute(LoadedExecutable_Execute_args *args) {
   if (atomic_load(&args->object->deleted))
     return pjrt_fail_text(KD_FAILED_PRECONDITION,
                           "the program has been deleted");
-  if (room > FEW) {
-    values = calloc(room, sizeof(keel_tensor *));
-    donated = calloc(room, sizeof *donated);
+  if (capacity > FEW) {
+    values = calloc(capacity, sizeof(keel_tensor *));
+    donated = calloc(capacity, sizeof *donated);
   }
   pjrt_error *error = values && donated ? execute(made, values, donated, args)
                                         : pjrt_fail_text(KD_OUT_OF_MEMORY,

@@ -15,18 +15,18 @@ static const char magic[8] = {'K', 'E', 'E', 'L', 'P', 'J', 'R', 'T'};
 
 struct pjrt_bytes {
   char *data;
-  size_t size, room;
+  size_t size, capacity;
 };
 
 static keel_status serialize_append(void *context, const void *data,
                                     uint64_t size) {
   pjrt_bytes *all = context;
-  if (all->room - all->size < size) {
-    size_t room = (all->size + size) * 2;
-    char *larger = realloc(all->data, room);
+  if (all->capacity - all->size < size) {
+    size_t capacity = (all->size + size) * 2;
+    char *larger = realloc(all->data, capacity);
     if (!larger) return KD_OUT_OF_MEMORY;
     all->data = larger;
-    all->room = room;
+    all->capacity = capacity;
   }
   memcpy(all->data + all->size, data, size);
   all->size += size;

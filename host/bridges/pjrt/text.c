@@ -9,7 +9,7 @@
 
 typedef struct writer {
   char *text;
-  size_t size, room;
+  size_t size, capacity;
   bool failed;
 } writer;
 
@@ -17,7 +17,7 @@ KD_PRINTF(2, 3)
 static void text_put(writer *to, const char *format, ...) {
   va_list args;
   for (int pass = 0; pass < 2 && !to->failed; pass++) {
-    size_t left = to->room - to->size;
+    size_t left = to->capacity - to->size;
     va_start(args, format);
     int size =
         vsnprintf(to->text ? to->text + to->size : NULL, left, format, args);
@@ -26,12 +26,12 @@ static void text_put(writer *to, const char *format, ...) {
       to->size += (size_t)size;
       return;
     }
-    size_t room = 2 * to->room + (size_t)(size > 0 ? size : 0) + 256;
-    char *larger = realloc(to->text, room);
+    size_t capacity = 2 * to->capacity + (size_t)(size > 0 ? size : 0) + 256;
+    char *larger = realloc(to->text, capacity);
     to->failed = !larger;
     if (larger) {
       to->text = larger;
-      to->room = room;
+      to->capacity = capacity;
     }
   }
 }

@@ -110,7 +110,7 @@ static keel_plan *plan_without(keel_program *program, const char *skip) {
 }
 
 /* Runs the program; returns how many elements came. */
-static int64_t run_plan(keel_plan *plan, float *out, size_t room) {
+static int64_t run_plan(keel_plan *plan, float *out, size_t capacity) {
   static float data[CHANNELS * SIDE * SIDE];
   const int64_t dims[] = {1, CHANNELS, SIDE, SIDE};
   int64_t count = 1;
@@ -120,7 +120,7 @@ static int64_t run_plan(keel_plan *plan, float *out, size_t room) {
   keel_tensor *y = output_of(plan, &x, 1);
   for (uint32_t i = 0; i < keel_tensor_rank(y); i++)
     count *= keel_tensor_dims(y)[i];
-  assert_true((size_t)count <= room);
+  assert_true((size_t)count <= capacity);
   expect_ok(keel_tensor_read(y, out, (size_t)count * sizeof *out));
   RELEASE(x, y);
   return count;

@@ -81,7 +81,7 @@ static void run_program(keel_context *context, keel_program *program) {
   keel_plan_release(plan);
 }
 
-static int collect(char (*paths)[512], int room) {
+static int collect(char (*paths)[512], int capacity) {
   static const char *const sets[] = {"node", "pytorch-converted",
                                      "pytorch-operator", "simple"};
   int count = 0;
@@ -91,7 +91,7 @@ static int collect(char (*paths)[512], int room) {
     snprintf(folder, sizeof folder, "%s/%s", DATA, sets[s]);
     int found = scandir(folder, &entries, NULL, alphasort);
     for (int i = 0; i < found; i++) {
-      if (entries[i]->d_name[0] != '.' && count < room)
+      if (entries[i]->d_name[0] != '.' && count < capacity)
         snprintf(paths[count++], sizeof *paths, "%s/%s/model.onnx", folder,
                  entries[i]->d_name);
       free(entries[i]);

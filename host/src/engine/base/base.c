@@ -16,12 +16,12 @@ void keel_text_add(keel_text *text, const char *format, ...) {
   va_end(args);
   if (need > 0 && !text->failed) {
     size_t want = text->size + (size_t)need + 1;
-    if (want > text->room) {
-      size_t room = want * 2;
-      char *data = realloc(text->data, room);
+    if (want > text->capacity) {
+      size_t capacity = want * 2;
+      char *data = realloc(text->data, capacity);
       if (data) {
         text->data = data;
-        text->room = room;
+        text->capacity = capacity;
       } else {
         text->failed = true;
       }
@@ -29,7 +29,7 @@ void keel_text_add(keel_text *text, const char *format, ...) {
     if (!text->failed) {
       vsnprintf(text->data + text->size, (size_t)need + 1, format, again);
       text->size += (size_t)need;
-      assert(text->size < text->room);
+      assert(text->size < text->capacity);
     }
   }
   va_end(again);
@@ -56,16 +56,16 @@ void *keel_arena_take(keel_arena *arena, size_t size) {
   keel_arena_block *block = arena->blocks;
   if (!block || block->size - block->used < need) {
     /* small at first: an op of a graph has an arena of its own, and few attributes */
-    size_t room = block ? block->size * 2 : ARENA_LEAST;
-    if (room > ARENA_MOST) room = ARENA_MOST;
-    if (room < need) room = need;
-    block = calloc(1, sizeof *block + room);
+    size_t capacity = block ? block->size * 2 : ARENA_LEAST;
+    if (capacity > ARENA_MOST) capacity = ARENA_MOST;
+    if (capacity < need) capacity = need;
+    block = calloc(1, sizeof *block + capacity);
     if (!block) {
-      keel_no_memory(room);
+      keel_no_memory(capacity);
       arena->failed = true;
       return NULL;
     }
-    block->size = room;
+    block->size = capacity;
     block->next = arena->blocks;
     arena->blocks = block;
   }
@@ -95,29 +95,29 @@ void keel_arena_free(keel_arena *arena) {
 
 /* ---- arrays that grow ------------------------------------------------------- */
 
-/* How much room comes next; 0: memory can't have so much. */
-static uint32_t more_room(uint32_t room, size_t size) {
-  if (room <= UINT32_MAX / 4) return room * 2 + 8;
-  keel_no_memory((uint64_t)room * size);
+/* The capacity that comes next; 0: memory can't have so much. */
+static uint32_t more_capacity(uint32_t capacity, size_t size) {
+  if (capacity <= UINT32_MAX / 4) return capacity * 2 + 8;
+  keel_no_memory((uint64_t)capacity * size);
   return 0;
 }
 
-void *keel_grow(void *array, uint32_t *room, size_t size) {
-  uint32_t more = more_room(*room, size);
+void *keel_grow(void *array, uint32_t *capacity, size_t size) {
+  uint32_t more = more_capacity(*capacity, size);
   void *larger = more ? realloc(array, more * size) : NULL;
   if (more && !larger) keel_no_memory(more * size);
   if (!larger) return array;
-  *room = more;
+  *capacity = more;
   return larger;
 }
 
-void *keel_arena_grow(keel_arena *arena, void *array, uint32_t *room,
+void *keel_arena_grow(keel_arena *arena, void *array, uint32_t *capacity,
                       size_t size) {
-  uint32_t more = more_room(*room, size);
+  uint32_t more = more_capacity(*capacity, size);
   void *larger = more ? keel_arena_take(arena, more * size) : NULL;
   if (!larger) return array;
-  if (*room) memcpy(larger, array, *room * size);
-  *room = more;
+  if (*capacity) memcpy(larger, array, *capacity * size);
+  *capacity = more;
   return larger;
 }
 

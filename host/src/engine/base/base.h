@@ -52,7 +52,7 @@ bool keel_has_error(void);
 
 typedef struct keel_text {
   char *data; /* NUL-terminated; not NULL once anything has been added */
-  size_t size, room;
+  size_t size, capacity;
   bool failed; /* memory ran out; the text is cut */
 } keel_text;
 
@@ -84,21 +84,22 @@ void keel_arena_free(keel_arena *arena);
 /* ---- arrays that grow ----------------------------------------------------- */
 
 /* Whether an array has room for one more element, which is made where there is none. False:
- * memory ran out (keel_fail has been called), and all is as it was. `room` is an uint32_t
+ * memory ran out (keel_fail has been called), and all is as it was. `capacity` is an uint32_t
  * variable. */
-#define KEEL_ROOM(array, count, room) \
-  ((count) < (room) ||                \
-   ((array) = keel_grow((array), &(room), sizeof *(array)), (count) < (room)))
+#define KEEL_ROOM(array, count, capacity)                       \
+  ((count) < (capacity) ||                                      \
+   ((array) = keel_grow((array), &(capacity), sizeof *(array)), \
+    (count) < (capacity)))
 
 /* The same in an arena, which keeps what the array had before as well. */
-#define KEEL_ARENA_ROOM(arena, array, count, room)                         \
-  ((count) < (room) ||                                                     \
-   ((array) = keel_arena_grow((arena), (array), &(room), sizeof *(array)), \
-    (count) < (room)))
+#define KEEL_ARENA_ROOM(arena, array, count, capacity)                         \
+  ((count) < (capacity) ||                                                     \
+   ((array) = keel_arena_grow((arena), (array), &(capacity), sizeof *(array)), \
+    (count) < (capacity)))
 
 /* The array with more room, perhaps elsewhere; as it was if memory ran out. */
-void *keel_grow(void *array, uint32_t *room, size_t size);
-void *keel_arena_grow(keel_arena *arena, void *array, uint32_t *room,
+void *keel_grow(void *array, uint32_t *capacity, size_t size);
+void *keel_arena_grow(keel_arena *arena, void *array, uint32_t *capacity,
                       size_t size);
 
 /* ---- small helpers -------------------------------------------------------- */

@@ -22,7 +22,7 @@ struct keel_context {
   uint32_t flags;
 
   keel_plugin **plugins;
-  uint32_t plugin_count, plugin_room;
+  uint32_t plugin_count, plugin_capacity;
   /* Both are released, in this order, by the thread that adds a
    * device (loader/load.c), and acquired by
    * all others; former arrays stay until the end. */

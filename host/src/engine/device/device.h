@@ -38,7 +38,7 @@ typedef struct keel_failures {
   keel_work *noted; /* the newest work (device/work.h); NULL: none yet */
   keel_failed_work *work;
   atomic_uint count;
-  uint32_t room;
+  uint32_t capacity;
 } keel_failures;
 
 typedef struct keel_notice keel_notice;

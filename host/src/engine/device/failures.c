@@ -22,21 +22,21 @@ struct keel_failed_work {
 keel_status keel_failures_init(keel_device *device) {
   device->failures.work = malloc(ROOM * sizeof *device->failures.work);
   if (!device->failures.work) return keel_no_memory(ROOM);
-  device->failures.room = ROOM;
+  device->failures.capacity = ROOM;
   return KD_OK;
 }
 
 static void failures_add(keel_failures *all, keel_failed_work one) {
-  if (all->count == all->room) {
-    uint32_t room = 2 * all->room;
-    keel_failed_work *more = realloc(all->work, room * sizeof *more);
+  if (all->count == all->capacity) {
+    uint32_t capacity = 2 * all->capacity;
+    keel_failed_work *more = realloc(all->work, capacity * sizeof *more);
     if (!more) { /* then the work between counts as failed, too */
       free(one.why);
       all->work[all->count - 1].last = one.last;
       return;
     }
     all->work = more;
-    all->room = room;
+    all->capacity = capacity;
   }
   if (all->count >= WORDS_KEPT) {
     free(all->work[all->count - WORDS_KEPT].why);

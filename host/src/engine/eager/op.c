@@ -26,12 +26,12 @@ struct keel_op_cache {
 
 /* ---- prepared ops --------------------------------------------------------- */
 
-static void split_name(const char *op, char *domain, size_t room,
+static void split_name(const char *op, char *domain, size_t capacity,
                        const char **out_name) {
   const char *colons = strstr(op, "::");
   domain[0] = 0;
   *out_name = op;
-  if (colons && (size_t)(colons - op) < room) {
+  if (colons && (size_t)(colons - op) < capacity) {
     memcpy(domain, op, (size_t)(colons - op));
     domain[colons - op] = 0;
     *out_name = colons + 2;

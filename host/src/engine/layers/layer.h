@@ -53,7 +53,7 @@ typedef struct layer {
   kd_native_table native;
   kd_region_table regions;
   kd_device **devices; /* by index, NULL: not open */
-  uint32_t device_room;
+  uint32_t device_capacity;
 } layer;
 
 typedef struct layer_settings {

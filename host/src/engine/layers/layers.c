@@ -12,7 +12,7 @@ layer_settings keel_layer_settings;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static layer **layers;
-static uint32_t layer_count, layer_room;
+static uint32_t layer_count, layer_capacity;
 /* Statistics, relaxed: read after the calls have been waited for. */
 static atomic_uint errors, faults, calls;
 static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -339,7 +339,7 @@ layer *keel_layer_of(kd_device *device) {
   layer *only = NULL;
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < layer_count; i++)
-    for (uint32_t d = 0; d < layers[i]->device_room; d++)
+    for (uint32_t d = 0; d < layers[i]->device_capacity; d++)
       if (layers[i]->devices[d] == device && device) only = layers[i];
   pthread_mutex_unlock(&lock);
   return only;
@@ -349,13 +349,14 @@ layer *keel_layer_of(kd_device *device) {
 
 /* With the lock held. */
 static void keep_device(layer *l, uint32_t index, kd_device *device) {
-  if (index >= l->device_room) {
-    uint32_t room = index + 8;
-    kd_device **more = realloc(l->devices, room * sizeof *more);
+  if (index >= l->device_capacity) {
+    uint32_t capacity = index + 8;
+    kd_device **more = realloc(l->devices, capacity * sizeof *more);
     if (!more) return; /* the first layer reports its actions */
-    memset(more + l->device_room, 0, (room - l->device_room) * sizeof *more);
+    memset(more + l->device_capacity, 0,
+           (capacity - l->device_capacity) * sizeof *more);
     l->devices = more;
-    l->device_room = room;
+    l->device_capacity = capacity;
   }
   l->devices[index] = device;
 }
@@ -375,9 +376,10 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   uint32_t number = layer_count;
   for (uint32_t i = 0; i < layer_count; i++)
     if (!layers[i]->plugin) number = i;
-  layer *l = number < layer_count || KEEL_ROOM(layers, layer_count, layer_room)
-                 ? keel_arena_take(&plugin->context->arena, sizeof *l)
-                 : NULL;
+  layer *l =
+      number < layer_count || KEEL_ROOM(layers, layer_count, layer_capacity)
+          ? keel_arena_take(&plugin->context->arena, sizeof *l)
+          : NULL;
   if (l) {
     layers[number] = l;
     if (number == layer_count) layer_count++;

@@ -608,7 +608,8 @@ static keel_status loader_load_load(keel_plugin *plugin) {
 }
 
 static keel_status load_keep(keel_context *context, keel_plugin *plugin) {
-  if (!KEEL_ROOM(context->plugins, context->plugin_count, context->plugin_room))
+  if (!KEEL_ROOM(context->plugins, context->plugin_count,
+                 context->plugin_capacity))
     return KD_OUT_OF_MEMORY;
   context->plugins[context->plugin_count++] = plugin;
   return KD_OK;

@@ -13,11 +13,12 @@ extern char **environ;
 
 /* "KEEL_CPU_ISA": false where it would be too long. */
 static bool name_variable(const char *plugin, const char *name, char *variable,
-                          size_t room) {
-  int size = snprintf(variable, room, "KEEL_%s_%s", plugin ? plugin : "", name);
+                          size_t capacity) {
+  int size =
+      snprintf(variable, capacity, "KEEL_%s_%s", plugin ? plugin : "", name);
   for (char *at = variable; *at; at++)
     *at = isalnum((unsigned char)*at) ? (char)toupper((unsigned char)*at) : '_';
-  return size >= 0 && (size_t)size < room;
+  return size >= 0 && (size_t)size < capacity;
 }
 
 /* The value of KEEL_<PLUGIN>_<NAME>, whose name goes to `variable`; or NULL. */

@@ -8,9 +8,9 @@
 #define PROPERTY_MOST 1000 /* that a plugin may list: then it has lost count */
 
 /* Cuts a text that is too long, not inside a character of UTF-8; it is on one line. */
-static void keep_text(char *to, size_t room, const char *text) {
-  size_t size = text ? strnlen(text, room) : 0;
-  if (size == room)
+static void keep_text(char *to, size_t capacity, const char *text) {
+  size_t size = text ? strnlen(text, capacity) : 0;
+  if (size == capacity)
     for (size--; size && ((unsigned char)text[size] & 0xc0) == 0x80;)
       size--;
   memcpy(to, text ? text : "", size);

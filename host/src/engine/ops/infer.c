@@ -47,15 +47,15 @@ keel_status keel_infer_out(keel_infer *infer, uint32_t index, uint32_t rank,
 }
 
 int64_t keel_infer_ints(keel_infer *infer, uint32_t index, int64_t *out_values,
-                        uint32_t room) {
+                        uint32_t capacity) {
   const keel_type *type = keel_infer_in(infer, index);
   if (!type) return 0;
   const keel_param *param = keel_schema_input(infer->op->schema, index);
   if (type->rank > 1 || (type->dtype != KD_I64 && type->dtype != KD_I32) ||
-      type->elements > (int64_t)room) {
+      type->elements > (int64_t)capacity) {
     keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                     "%s must be a scalar or list of at most %u integers",
-                    param ? param->name : "an input", (unsigned)room);
+                    param ? param->name : "an input", (unsigned)capacity);
     return -2;
   }
   keel_tensor *value = infer->values ? infer->values[index] : NULL;

@@ -121,7 +121,7 @@ keel_status keel_infer_out(keel_infer *infer, uint32_t index, uint32_t rank,
  * count; -1 if it is not known (infer->unknown is set); -2 if it is invalid
  * (keel_infer_fail has been called). */
 int64_t keel_infer_ints(keel_infer *infer, uint32_t index, int64_t *out_values,
-                        uint32_t room);
+                        uint32_t capacity);
 
 /* Fails where one of the first `count` integers of an input is known now, and lies outside of
  * [least, most]. */

@@ -30,9 +30,9 @@ const keel_schema *keel_op_find(const keel_context *context, const char *domain,
   return schema;
 }
 
-static void in_small_letters(const char *name, char *to, size_t room) {
+static void in_small_letters(const char *name, char *to, size_t capacity) {
   size_t i = 0;
-  for (; name[i] && i + 1 < room; i++)
+  for (; name[i] && i + 1 < capacity; i++)
     to[i] = (char)tolower((unsigned char)name[i]);
   to[i] = 0;
 }

@@ -18,12 +18,12 @@ typedef struct search {
 } search;
 
 static keel_status make_table(table *t, uint32_t count) {
-  uint32_t room = 16;
-  while (room < 2 * count)
-    room *= 2;
-  t->entries = calloc(room, sizeof *t->entries);
-  t->mask = room - 1;
-  return t->entries ? KD_OK : keel_no_memory(room * sizeof *t->entries);
+  uint32_t capacity = 16;
+  while (capacity < 2 * count)
+    capacity *= 2;
+  t->entries = calloc(capacity, sizeof *t->entries);
+  t->mask = capacity - 1;
+  return t->entries ? KD_OK : keel_no_memory(capacity * sizeof *t->entries);
 }
 
 /* ---- constants ------------------------------------------------------------ */

@@ -27,10 +27,10 @@ typedef struct pass {
   uint32_t *first;     /* by value: its first replica, or KEEL_ABSENT */
   uint32_t values;     /* that the two arrays have room for */
   replica *replicas;
-  uint32_t replica_count, replica_room;
+  uint32_t replica_count, replica_capacity;
   keel_readers readers; /* as they were when the pass began */
   uint32_t *wanted;     /* by input of the node at hand */
-  uint32_t wanted_room;
+  uint32_t wanted_capacity;
 } pass;
 
 static bool runs_here(const pass *all, const keel_node *node) {
@@ -173,12 +173,12 @@ static bool layout_takes(const pass *all, const keel_node *node,
 static keel_status decide(pass *all, const keel_node *node,
                           uint32_t *out_layout) {
   keel_view view;
-  if (node->input_count > all->wanted_room) {
+  if (node->input_count > all->wanted_capacity) {
     uint32_t *more =
         realloc(all->wanted, node->input_count * sizeof *all->wanted);
     if (!more) return keel_no_memory(node->input_count * sizeof *more);
     all->wanted = more;
-    all->wanted_room = node->input_count;
+    all->wanted_capacity = node->input_count;
   }
   *out_layout = KD_LAYOUT_ROW_MAJOR;
   bool fits = false;
@@ -210,7 +210,7 @@ static keel_status decide(pass *all, const keel_node *node,
 
 static keel_status note_replica(pass *all, uint32_t value, uint32_t layout,
                                 uint32_t made) {
-  if (!KEEL_ROOM(all->replicas, all->replica_count, all->replica_room))
+  if (!KEEL_ROOM(all->replicas, all->replica_count, all->replica_capacity))
     return KD_OUT_OF_MEMORY;
   all->replicas[all->replica_count] =
       (replica){layout, made, all->first[value]};

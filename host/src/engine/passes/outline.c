@@ -39,10 +39,10 @@ typedef struct outline {
   uint32_t *stage;
   uint64_t *needs; /* values that may be pending, by bit, in `words` */
   uint32_t *owner; /* its stretch, or KEEL_ABSENT */
-  uint32_t room, words;
+  uint32_t capacity, words;
   uint32_t input_count; /* that may be pending: 0: all are known when it runs */
   stretch *stretches;
-  uint32_t count, stretch_room;
+  uint32_t count, stretch_capacity;
   uint32_t *members;
   /* by value: its number in the new function, and the layout that it lies in */
   uint32_t *inside, *layouts;
@@ -223,7 +223,7 @@ static keel_status find_stretch(outline *all, uint32_t node,
         !memcmp(at->needs, needs, all->words * sizeof *needs))
       return KD_OK;
   }
-  if (!KEEL_ROOM(all->stretches, all->count, all->stretch_room))
+  if (!KEEL_ROOM(all->stretches, all->count, all->stretch_capacity))
     return KD_OUT_OF_MEMORY;
   *out_stretch = all->count++;
   all->stretches[*out_stretch] =
@@ -266,7 +266,7 @@ static keel_status repeat_part(outline *all, uint32_t part, uint32_t owner) {
   uint32_t made = keel_function_value(function, function->values[value].name);
   keel_node *node = NULL;
   if (made == KEEL_ABSENT ||
-      !KEEL_ROOM(all->owner, function->node_count, all->room))
+      !KEEL_ROOM(all->owner, function->node_count, all->capacity))
     return KD_OUT_OF_MEMORY;
   function->values[made].type = function->values[value].type;
   KEEL_TRY(keel_function_node(function, keel_opdef_retain(from.op), from.name,
@@ -390,7 +390,7 @@ static keel_status add_call(outline *all, keel_function *body,
   keel_function *function = all->function;
   const keel_attr attr = {.name = "body", .kind = KD_ATTR_GRAPH};
   keel_opdef *op = NULL;
-  if (!KEEL_ROOM(all->owner, function->node_count, all->room))
+  if (!KEEL_ROOM(all->owner, function->node_count, all->capacity))
     return KD_OUT_OF_MEMORY;
   all->owner[function->node_count] = KEEL_ABSENT;
   KEEL_TRY(keel_opdef_create(function->context, keel_schema_of_kind(KEEL_CALL),
@@ -495,16 +495,16 @@ static keel_status move_all_out(outline *all) {
 /* ---- the pass --------------------------------------------------------------------- */
 
 static keel_status outline_run(outline *all) {
-  size_t room = (size_t)all->function->node_count + 1;
+  size_t capacity = (size_t)all->function->node_count + 1;
   bool elsewhere = false, any = false;
-  all->recorded = calloc(room, sizeof(keel_device *));
-  all->stage = calloc(room, sizeof *all->stage);
-  all->owner = calloc(room, sizeof *all->owner);
+  all->recorded = calloc(capacity, sizeof(keel_device *));
+  all->stage = calloc(capacity, sizeof *all->stage);
+  all->owner = calloc(capacity, sizeof *all->owner);
   all->words = count_words(all);
-  all->needs = calloc(room * all->words + 1, sizeof *all->needs);
+  all->needs = calloc(capacity * all->words + 1, sizeof *all->needs);
   if (!all->recorded || !all->stage || !all->owner || !all->needs)
-    return keel_no_memory(room * sizeof *all->stage);
-  all->room = (uint32_t)room;
+    return keel_no_memory(capacity * sizeof *all->stage);
+  all->capacity = (uint32_t)capacity;
   find_stages(all);
   find_needs(all);
   KEEL_TRY(assign(all, &elsewhere));

@@ -54,14 +54,14 @@ static void take_source(const parts *all, const keel_node *node,
 }
 
 int64_t keel_parts_ints(const parts *all, const keel_node *node, uint32_t input,
-                        int64_t *out_values, uint32_t room) {
+                        int64_t *out_values, uint32_t capacity) {
   if (input >= node->input_count || node->inputs[input] == KEEL_ABSENT)
     return 0;
   const keel_tensor *tensor =
       all->function->values[node->inputs[input]].constant;
   const void *data = tensor ? keel_tensor_host_data(tensor) : NULL;
   if (!data || tensor->type->rank > 1 ||
-      tensor->type->elements > (int64_t)room ||
+      tensor->type->elements > (int64_t)capacity ||
       (tensor->type->dtype != KD_I64 && tensor->type->dtype != KD_I32))
     return -1;
   for (int64_t i = 0; i < tensor->type->elements; i++)

@@ -20,6 +20,6 @@ const keel_type *keel_parts_type(const struct keel_parts *all, uint32_t value);
 
 /* Integers of a constant input, at most `room`; -1: it is none. 0 where it is absent. */
 int64_t keel_parts_ints(const struct keel_parts *all, const keel_node *node,
-                        uint32_t input, int64_t *out_values, uint32_t room);
+                        uint32_t input, int64_t *out_values, uint32_t capacity);
 
 #endif /* KEEL_PARTS_H */

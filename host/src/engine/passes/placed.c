@@ -33,7 +33,7 @@ static keel_tensor *placed_find(keel_placed *all, const keel_tensor *constant,
 static void placed_note(keel_placed *all, keel_tensor *constant,
                         const keel_device *device, keel_tensor *placed) {
   pthread_mutex_lock(&all->lock);
-  if (KEEL_ROOM(all->list, all->count, all->room))
+  if (KEEL_ROOM(all->list, all->count, all->capacity))
     all->list[all->count++] = (struct keel_placed_one){
         keel_tensor_retain(constant), keel_tensor_retain(placed), device};
   pthread_mutex_unlock(&all->lock);

@@ -12,7 +12,7 @@ typedef struct keel_placed {
     keel_tensor *constant, *placed; /* retained */
     const keel_device *device;
   } * list;
-  uint32_t count, room;
+  uint32_t count, capacity;
 } keel_placed;
 
 void keel_placed_init(keel_placed *all);

@@ -156,7 +156,7 @@ static void note_last(const keel_buffer_assignment *assignment,
 
 static keel_status add_block(keel_buffer_assignment *assignment, uint32_t step,
                              uint64_t bytes, uint32_t *out_block) {
-  if (!KEEL_ROOM(assignment->blocks, assignment->count, assignment->room))
+  if (!KEEL_ROOM(assignment->blocks, assignment->count, assignment->capacity))
     return KD_OUT_OF_MEMORY;
   *out_block = assignment->count++;
   assignment->blocks[*out_block] = (keel_block){
@@ -308,7 +308,7 @@ static keel_status find_least(keel_buffer_assignment *assignment) {
 static bool add_edge(keel_buffer_assignment *assignment, uint32_t from,
                      uint32_t to) {
   if (!KEEL_ROOM(assignment->edges, assignment->edge_count,
-                 assignment->edge_room))
+                 assignment->edge_capacity))
     return false;
   assignment->edges[assignment->edge_count++] = (keel_edge){from, to};
   put_behind(assignment, from, to);

@@ -23,9 +23,9 @@ typedef struct keel_buffer_assignment {
   keel_arena work;      /* of data that keel_buffer_assignment_end frees */
   const uint32_t *base; /* by value: its base value, or itself */
   keel_block *blocks;
-  uint32_t count, room;
+  uint32_t count, capacity;
   keel_edge *edges; /* extra dependencies that memory reuse needs */
-  uint32_t edge_count, edge_room;
+  uint32_t edge_count, edge_capacity;
   uint64_t total;    /* bytes of all */
   uint64_t unshared; /* if nothing shared */
   uint64_t least;    /* the peak in the plan's order */

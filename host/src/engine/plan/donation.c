@@ -104,7 +104,7 @@ static bool add_edges(matching *m, uint32_t slot) {
       reads |= input_of(m->plan, step->inputs[k], &input) &&
                input == made->slot_input[slot];
     if (!reads) continue;
-    if (!KEEL_ROOM(made->edges, made->edge_count, made->edge_room))
+    if (!KEEL_ROOM(made->edges, made->edge_count, made->edge_capacity))
       return false;
     made->edges[made->edge_count++] = (keel_edge){s, to};
   }
@@ -131,7 +131,7 @@ static bool donation_order(matching *m) {
   keel_donation *made = m->made;
   const keel_buffer_assignment *assignment = &m->plan->assignment;
   for (uint32_t i = 0; i < assignment->edge_count; i++) {
-    if (!KEEL_ROOM(made->edges, made->edge_count, made->edge_room))
+    if (!KEEL_ROOM(made->edges, made->edge_count, made->edge_capacity))
       return false;
     made->edges[made->edge_count++] = assignment->edges[i];
   }

@@ -10,7 +10,7 @@ struct keel_donation {
   uint32_t *slot_input;
   /* the memory plan's, and from each reader of an input to the step that overwrites it */
   keel_edge *edges;
-  uint32_t edge_count, edge_room;
+  uint32_t edge_count, edge_capacity;
   keel_order *order;
   _Atomic(keel_order *) ranked; /* as in the memory plan */
 };

@@ -16,7 +16,7 @@ typedef struct access {
 
 typedef struct accesses {
   access *list;
-  uint32_t count, room;
+  uint32_t count, capacity;
 } accesses;
 
 typedef struct finding {
@@ -26,11 +26,11 @@ typedef struct finding {
   accesses all;    /* in the order of the steps */
   accesses last;   /* accesses that a later one may have to wait for */
   keel_edge *edges;
-  uint32_t edge_count, edge_room;
+  uint32_t edge_count, edge_capacity;
 } finding;
 
 static keel_status add_access(accesses *to, access one) {
-  if (!KEEL_ROOM(to->list, to->count, to->room)) return KD_OUT_OF_MEMORY;
+  if (!KEEL_ROOM(to->list, to->count, to->capacity)) return KD_OUT_OF_MEMORY;
   to->list[to->count++] = one;
   return KD_OK;
 }
@@ -145,7 +145,7 @@ static bool conflicts(const access *a, const access *b) {
 
 static keel_status add_edge(finding *f, uint32_t from, uint32_t to) {
   assert(from < to);
-  if (!KEEL_ROOM(f->edges, f->edge_count, f->edge_room))
+  if (!KEEL_ROOM(f->edges, f->edge_count, f->edge_capacity))
     return KD_OUT_OF_MEMORY;
   f->edges[f->edge_count++] = (keel_edge){from, to};
   return KD_OK;

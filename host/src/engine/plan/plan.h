@@ -129,7 +129,7 @@ struct keel_plan {
   keel_exchange_times exchange_times;
   /* plans made from this one, which its profile includes; retained (profile.c) */
   keel_plan **parts;
-  uint32_t part_count, part_room;
+  uint32_t part_count, part_capacity;
   _Atomic uint64_t replays; /* a statistic, relaxed */
   bool eager;               /* KEEL_PLAN_EAGER */
   bool no_replay;

@@ -48,7 +48,7 @@ static void count_steps(keel_plan *plan, bool on, bool clocks) {
 /* With the lock held. If memory runs out, the part is not counted. */
 static void add_part(keel_plan *plan, keel_plan *part) {
   assert(KEEL_IS_LOCKED(&lock));
-  if (!KEEL_ROOM(plan->parts, plan->part_count, plan->part_room)) return;
+  if (!KEEL_ROOM(plan->parts, plan->part_count, plan->part_capacity)) return;
   keel_refs_take(&part->refs);
   plan->parts[plan->part_count++] = part;
   count_steps(part, true, plan->clocks);
@@ -66,7 +66,7 @@ static void drop_parts(keel_plan *plan) {
   keel_plan **parts = plan->parts;
   uint32_t count = plan->part_count;
   plan->parts = NULL;
-  plan->part_count = plan->part_room = 0;
+  plan->part_count = plan->part_capacity = 0;
   pthread_mutex_unlock(&lock);
   for (uint32_t i = 0; i < count; i++)
     keel_plan_release(parts[i]);

@@ -27,8 +27,8 @@ typedef struct keel_configuration {
   int64_t devices; /* of any number, as the file has it */
   keel_sharding *shardings;
   keel_staging *stages;
-  uint32_t sharding_count, sharding_room;
-  uint32_t stage_count, stage_room;
+  uint32_t sharding_count, sharding_capacity;
+  uint32_t stage_count, stage_capacity;
   /* its error, for a message; NULL: none */
   const char *fault;
 } keel_configuration;

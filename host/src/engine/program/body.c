@@ -21,7 +21,7 @@ static keel_status body_start(keel_builder *outer, const char *name,
   body->next = outer->bodies;
   outer->bodies = body;
   for (uint32_t i = 0; i < outer->opset_count; i++) {
-    if (!KEEL_ROOM(body->opsets, body->opset_count, body->opset_room))
+    if (!KEEL_ROOM(body->opsets, body->opset_count, body->opset_capacity))
       return KD_OUT_OF_MEMORY;
     body->opsets[body->opset_count++] = outer->opsets[i];
   }
@@ -94,14 +94,14 @@ static keel_status capture(keel_builder *body, keel_value outer,
       *out_value = body->captures[i];
       return KD_OK;
     }
-  uint32_t room = body->capture_room;
+  uint32_t capacity = body->capture_capacity;
   if (info->constant) { /* constants are known everywhere */
     *out_value =
         keel_function_constant(body->function, info->name, info->constant);
     return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
   }
-  if (!KEEL_ROOM(body->captured, body->capture_count, room) ||
-      !KEEL_ROOM(body->captures, body->capture_count, body->capture_room))
+  if (!KEEL_ROOM(body->captured, body->capture_count, capacity) ||
+      !KEEL_ROOM(body->captures, body->capture_count, body->capture_capacity))
     return KD_OUT_OF_MEMORY;
   uint32_t value = keel_function_value(body->function, info->name);
   if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
@@ -280,17 +280,17 @@ static keel_status write_while(while_loop *w, keel_value *outputs) {
   keel_function *around = w->builder->function;
   const char *name = w->body->name;
   uint32_t condition = KEEL_ABSENT;
-  size_t room = 2 + (size_t)w->count + w->body->capture_count +
-                w->condition->capture_count;
-  w->values = keel_arena_take(around->arena, 4 * room * sizeof *w->values);
+  size_t capacity = 2 + (size_t)w->count + w->body->capture_count +
+                    w->condition->capture_count;
+  w->values = keel_arena_take(around->arena, 4 * capacity * sizeof *w->values);
   if (!w->values) return KD_OUT_OF_MEMORY;
   KEEL_TRY(check_while(w));
   KEEL_TRY(condition_before(w, &condition));
   KEEL_TRY(keel_function_create(w->builder->context, around->arena,
                                 &w->builder->program->functions, name,
                                 &w->round));
-  KEEL_TRY(make_round(w, w->values + room, w->values + 2 * room));
-  return add_loop(w, condition, w->values + 3 * room, outputs);
+  KEEL_TRY(make_round(w, w->values + capacity, w->values + 2 * capacity));
+  return add_loop(w, condition, w->values + 3 * capacity, outputs);
 }
 
 static keel_status add_while(keel_builder *builder, keel_builder *condition,

@@ -178,7 +178,8 @@ static keel_status set_opset(keel_builder *builder, const char *domain,
     if (strlen(domain) >= sizeof at->domain)
       return keel_fail(KD_INVALID_ARGUMENT, "domain \"%s\" is too long",
                        domain);
-    if (!KEEL_ROOM(builder->opsets, builder->opset_count, builder->opset_room))
+    if (!KEEL_ROOM(builder->opsets, builder->opset_count,
+                   builder->opset_capacity))
       return KD_OUT_OF_MEMORY;
     at = &builder->opsets[builder->opset_count++];
     snprintf(at->domain, sizeof at->domain, "%s", domain);
@@ -232,7 +233,7 @@ static keel_status copy_attrs(const keel_attr *attrs, uint32_t count,
 /* The op's own inputs, and behind them what its bodies capture. */
 static keel_status copy_inputs(keel_builder *builder, const keel_value *inputs,
                                uint32_t count, keel_draft *draft) {
-  uint32_t least = !strcmp(draft->op, "Loop") ? 2 : 0, room = count + least;
+  uint32_t least = !strcmp(draft->op, "Loop") ? 2 : 0, capacity = count + least;
   for (uint32_t i = 0; i < count; i++)
     if (inputs[i] != KEEL_ABSENT && inputs[i] >= builder->function->value_count)
       return keel_fail(KD_INVALID_ARGUMENT,
@@ -240,10 +241,10 @@ static keel_status copy_inputs(keel_builder *builder, const keel_value *inputs,
                        (unsigned)i);
   for (uint32_t i = 0; i < draft->attr_count; i++)
     if (draft->attrs[i].kind == KD_ATTR_GRAPH && draft->attrs[i].body)
-      room += draft->attrs[i].body->capture_count;
+      capacity += draft->attrs[i].body->capture_count;
   draft->inputs = keel_arena_take(
       builder->function->arena,
-      ((size_t)room + KEEL_DRAFT_EXTRA) * sizeof *draft->inputs);
+      ((size_t)capacity + KEEL_DRAFT_EXTRA) * sizeof *draft->inputs);
   if (!draft->inputs) return KD_OUT_OF_MEMORY;
   for (; draft->input_count < count; draft->input_count++)
     draft->inputs[draft->input_count] = inputs[draft->input_count];

@@ -15,13 +15,13 @@ struct keel_builder {
   keel_function *function; /* NULL: finished, or an op has taken it over */
   char *node_name;         /* of the ops that follow, or NULL */
   keel_domain_opset *opsets;
-  uint32_t opset_count, opset_room;
+  uint32_t opset_count, opset_capacity;
 
   /* of a body */
   keel_builder *outer; /* NULL: it's no body, or that is destroyed */
   bool body;
   uint32_t *captured, *captures; /* values of `outer`, and their values here */
-  uint32_t capture_count, capture_room;
+  uint32_t capture_count, capture_capacity;
 
   keel_builder *bodies, *next; /* those of this one, by `next` */
 

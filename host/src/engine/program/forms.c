@@ -39,7 +39,7 @@ void keel_forms_add(keel_forms *forms, const keel_form *form) {
   copy.data = keel_arena_copy_bytes(&forms->arena, form->data, form->size);
   copy.sum = keel_hash(KEEL_HASH_SEED, form->data, form->size);
   if (!copy.maker || !copy.data ||
-      !KEEL_ROOM(forms->list, forms->count, forms->room)) {
+      !KEEL_ROOM(forms->list, forms->count, forms->capacity)) {
     forms->failed = true;
     return;
   }

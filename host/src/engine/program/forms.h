@@ -19,7 +19,7 @@ typedef struct keel_form {
 
 typedef struct keel_forms {
   keel_form *list; /* ascending, no two of one order */
-  uint32_t count, room;
+  uint32_t count, capacity;
   uint32_t bare;    /* regions that have none: their plugin gives none */
   bool failed;      /* memory ran out: some are missing */
   atomic_bool told; /* warned that one can't be used; once is enough */

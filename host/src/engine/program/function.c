@@ -80,7 +80,7 @@ keel_status keel_function_create(keel_context *context, keel_arena *arena,
 
 uint32_t keel_function_value(keel_function *function, const char *name) {
   if (!KEEL_ARENA_ROOM(function->arena, function->values, function->value_count,
-                       function->value_room))
+                       function->value_capacity))
     return KEEL_ABSENT;
   keel_value_info *value = &function->values[function->value_count];
   *value = (keel_value_info){.producer = KEEL_ABSENT};
@@ -138,11 +138,11 @@ keel_status keel_port_copy(keel_arena *arena, const keel_port *port,
 
 keel_status keel_function_input(keel_function *function, uint32_t value,
                                 const keel_port *port) {
-  uint32_t room = function->input_room;
+  uint32_t capacity = function->input_capacity;
   if (!KEEL_ARENA_ROOM(function->arena, function->input_ports,
-                       function->input_count, room) ||
+                       function->input_count, capacity) ||
       !KEEL_ARENA_ROOM(function->arena, function->inputs, function->input_count,
-                       function->input_room))
+                       function->input_capacity))
     return KD_OUT_OF_MEMORY;
   assert(value < function->value_count);
   KEEL_TRY(keel_port_copy(function->arena, port, function->values[value].name,
@@ -153,11 +153,11 @@ keel_status keel_function_input(keel_function *function, uint32_t value,
 
 keel_status keel_function_output(keel_function *function, uint32_t value,
                                  const keel_port *port) {
-  uint32_t room = function->output_room;
+  uint32_t capacity = function->output_capacity;
   if (!KEEL_ARENA_ROOM(function->arena, function->output_ports,
-                       function->output_count, room) ||
+                       function->output_count, capacity) ||
       !KEEL_ARENA_ROOM(function->arena, function->outputs,
-                       function->output_count, function->output_room))
+                       function->output_count, function->output_capacity))
     return KD_OUT_OF_MEMORY;
   assert(value < function->value_count);
   KEEL_TRY(keel_port_copy(function->arena, port, function->values[value].name,
@@ -186,7 +186,7 @@ keel_status keel_function_node(keel_function *function, keel_opdef *op,
   for (uint32_t i = 0; i < output_count; i++)
     assert(outputs[i] == KEEL_ABSENT || outputs[i] < function->value_count);
   if (!KEEL_ARENA_ROOM(arena, function->nodes, function->node_count,
-                       function->node_room)) {
+                       function->node_capacity)) {
     keel_opdef_release(op);
     return KD_OUT_OF_MEMORY;
   }

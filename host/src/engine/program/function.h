@@ -44,12 +44,12 @@ struct keel_function {
   keel_context *context;
   const char *name;
   keel_value_info *values;
-  uint32_t value_count, value_room;
+  uint32_t value_count, value_capacity;
   keel_node *nodes;
-  uint32_t node_count, node_room;
+  uint32_t node_count, node_capacity;
   uint32_t *inputs, *outputs;
   keel_port *input_ports, *output_ports; /* as declared */
-  uint32_t input_count, output_count, input_room, output_room;
+  uint32_t input_count, output_count, input_capacity, output_capacity;
   uint32_t capture_count; /* of the inputs, the last ones */
   /* of a stretch (passes/outline.c): the device of all its kernels, and by input, in which of
    * its layouts it comes in */
@@ -76,7 +76,7 @@ struct keel_program {
   const char *path;
   keel_port
       *initializers; /* inputs with an initial value that may be replaced */
-  uint32_t initializer_count, initializer_room;
+  uint32_t initializer_count, initializer_capacity;
   /* The program of the mapped file whose inputs of these names have no initial value. */
   keel_status (*override)(const keel_program *program, const char *const *names,
                           uint32_t count, keel_program **out_program);

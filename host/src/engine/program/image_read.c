@@ -164,10 +164,10 @@ static keel_status read_data(reader *all, const image_tensor *record,
                              keel_tensor **out_tensor) {
   const keel_type *type =
       record->type < all->type_count ? all->types[record->type] : NULL;
-  uint64_t room = all->size - all->head.data;
+  uint64_t capacity = all->size - all->head.data;
   if (!type || !keel_type_known(type) || type->dtype == KD_STRING ||
-      record->at % IMAGE_ALIGN || record->at > room ||
-      type->bytes > room - record->at)
+      record->at % IMAGE_ALIGN || record->at > capacity ||
+      type->bytes > capacity - record->at)
     return damaged(all, "a tensor's data reaches beyond the file");
   return keel_mapping_wrap(all->program->mapping, all->context, type,
                            all->bytes + all->head.data + record->at,
@@ -178,13 +178,13 @@ static keel_status read_strings_tensor(reader *all, const image_tensor *record,
                                        keel_tensor **out_tensor) {
   const keel_type *type =
       record->type < all->type_count ? all->types[record->type] : NULL;
-  uint64_t room = all->size - all->head.data;
+  uint64_t capacity = all->size - all->head.data;
   if (!type || !keel_type_known(type) || type->dtype != KD_STRING ||
-      record->at % IMAGE_ALIGN || record->at > room)
+      record->at % IMAGE_ALIGN || record->at > capacity)
     return damaged(all, "strings reach beyond the file");
   keel_status status = keel_strings_read(
       all->context, type, all->bytes + all->head.data + record->at,
-      room - record->at, out_tensor);
+      capacity - record->at, out_tensor);
   return status == KD_DATA_LOSS
              ? damaged(all, "the strings of a tensor do not end")
              : status;
@@ -412,7 +412,7 @@ static keel_status read_values(reader *all, keel_function *function,
   function->values = keel_arena_take(
       function->arena, ((size_t)count + 1) * sizeof *function->values);
   if (!function->values) return KD_OUT_OF_MEMORY;
-  function->value_room = count;
+  function->value_capacity = count;
   for (uint32_t i = 0; i < count; i++) {
     const image_value *record = NULL;
     keel_value_info *value = &function->values[function->value_count++];
@@ -467,7 +467,7 @@ static keel_status read_function(reader *all, keel_arena *scratch) {
       keel_arena_take(function->arena, ((size_t)record->node_count + 1) *
                                            sizeof *function->nodes);
   if (!function->nodes) return KD_OUT_OF_MEMORY;
-  function->node_room = record->node_count;
+  function->node_capacity = record->node_count;
   for (uint32_t i = 0; i < record->node_count; i++)
     KEEL_TRY(image_read_read_node(all, &function->nodes[function->node_count++],
                                   scratch));
@@ -500,10 +500,10 @@ static keel_status read_functions(reader *all) {
  * that of their keys, which no two share, they could not be found. */
 static keel_status read_form(reader *all, keel_form *form) {
   const image_form *record = NULL;
-  uint64_t room = all->size - all->head.data;
+  uint64_t capacity = all->size - all->head.data;
   TAKE(all, IMAGE_FORMS, record);
-  if (record->at % IMAGE_ALIGN || record->at > room ||
-      record->size > room - record->at)
+  if (record->at % IMAGE_ALIGN || record->at > capacity ||
+      record->size > capacity - record->at)
     return damaged(all, "a compiled form reaches beyond the file");
   *form = (keel_form){.graph = {record->graph[0], record->graph[1]},
                       .options = record->options,
@@ -518,7 +518,7 @@ static keel_status read_forms(reader *all) {
   uint32_t n = count_of(all, IMAGE_FORMS);
   forms->list = calloc((size_t)n + 1, sizeof *forms->list);
   if (!forms->list) return keel_no_memory(n * sizeof *forms->list);
-  forms->room = n;
+  forms->capacity = n;
   for (; forms->count < n; forms->count++) {
     keel_form *form = &forms->list[forms->count];
     KEEL_TRY(read_form(all, form));

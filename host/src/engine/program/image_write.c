@@ -9,7 +9,7 @@
 /* A stream, as far as it is written. */
 typedef struct bytes {
   char *data;
-  size_t size, room;
+  size_t size, capacity;
 } bytes;
 
 /* Objects seen before, and their numbers: by address, or by text. */
@@ -20,7 +20,7 @@ typedef struct seen {
 
 typedef struct table {
   seen *slots;
-  uint32_t count, room; /* a power of two */
+  uint32_t count, capacity; /* a power of two */
 } table;
 
 typedef struct writer {
@@ -29,7 +29,7 @@ typedef struct writer {
   uint32_t counts[IMAGE_STREAMS];
   table strings, types, tensors, ops;
   const keel_tensor **data; /* host data, in the order of the file; retained */
-  uint32_t data_count, data_room;
+  uint32_t data_count, data_capacity;
   uint64_t data_size;
 } writer;
 
@@ -61,12 +61,12 @@ static keel_status image_write_put(writer *all, image_stream stream,
   size_t size = count * sizes[stream];
   if (count > UINT32_MAX - 1 - all->counts[stream])
     return keel_fail(KD_OUT_OF_RANGE, "the program is too large for a file");
-  if (to->size + size > to->room) {
-    size_t room = (to->size + size) * 2 + 256;
-    char *data = realloc(to->data, room);
-    if (!data) return keel_no_memory(room);
+  if (to->size + size > to->capacity) {
+    size_t capacity = (to->size + size) * 2 + 256;
+    char *data = realloc(to->data, capacity);
+    if (!data) return keel_no_memory(capacity);
     to->data = data;
-    to->room = room;
+    to->capacity = capacity;
   }
   if (size) memcpy(to->data + to->size, records, size);
   to->size += size;
@@ -86,7 +86,7 @@ static uint64_t hash_of(const void *key, bool text) {
 static seen *image_write_slot_of(const table *t, const void *key, bool text) {
   uint64_t at = hash_of(key, text);
   for (;; at++) {
-    seen *slot = &t->slots[at & (t->room - 1)];
+    seen *slot = &t->slots[at & (t->capacity - 1)];
     if (!slot->key || slot->key == key || (text && !strcmp(slot->key, key)))
       return slot;
   }
@@ -94,14 +94,14 @@ static seen *image_write_slot_of(const table *t, const void *key, bool text) {
 
 /* The slot of a key; its own key is NULL where it was not seen. NULL: no memory. */
 static seen *image_write_find(table *t, const void *key, bool text) {
-  if (t->count * 2 >= t->room) {
-    uint32_t room = t->room ? t->room * 2 : 256;
-    table more = {calloc(room, sizeof *more.slots), t->count, room};
+  if (t->count * 2 >= t->capacity) {
+    uint32_t capacity = t->capacity ? t->capacity * 2 : 256;
+    table more = {calloc(capacity, sizeof *more.slots), t->count, capacity};
     if (!more.slots) {
-      keel_no_memory(room * sizeof *more.slots);
+      keel_no_memory(capacity * sizeof *more.slots);
       return NULL;
     }
-    for (uint32_t i = 0; i < t->room; i++)
+    for (uint32_t i = 0; i < t->capacity; i++)
       if (t->slots[i].key)
         *image_write_slot_of(&more, t->slots[i].key, text) = t->slots[i];
     free(t->slots);
@@ -156,7 +156,7 @@ static uint64_t place_bytes(writer *all, uint64_t size) {
 static keel_status place_data(writer *all, keel_tensor *tensor,
                               uint64_t *out_at) {
   keel_tensor *here = NULL;
-  if (!KEEL_ROOM(all->data, all->data_count, all->data_room))
+  if (!KEEL_ROOM(all->data, all->data_count, all->data_capacity))
     return KD_OUT_OF_MEMORY;
   KEEL_TRY(keel_tensor_to_host(tensor, &here));
   all->data[all->data_count++] = here;

@@ -17,7 +17,7 @@
 /* Values of one output, of all rounds. */
 typedef struct collected {
   keel_tensor **items;
-  uint32_t count, room;
+  uint32_t count, capacity;
 } collected;
 
 typedef struct keel_control keel_control;
@@ -124,12 +124,13 @@ static void free_control(keel_control *c) {
 /* Takes output `index` into its list. */
 static keel_status collect(keel_control *c, uint32_t index) {
   collected *list = &c->lists[index];
-  if (list->count == list->room) {
-    uint32_t room = list->room * 2 + 8;
-    keel_tensor **items = realloc(list->items, room * sizeof(keel_tensor *));
-    if (!items) return keel_no_memory(room * sizeof *items);
+  if (list->count == list->capacity) {
+    uint32_t capacity = list->capacity * 2 + 8;
+    keel_tensor **items =
+        realloc(list->items, capacity * sizeof(keel_tensor *));
+    if (!items) return keel_no_memory(capacity * sizeof *items);
     list->items = items;
-    list->room = room;
+    list->capacity = capacity;
   }
   list->items[list->count++] = c->out[index];
   c->out[index] = NULL;

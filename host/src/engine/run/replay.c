@@ -89,12 +89,12 @@ keel_replay *keel_replay_create(const keel_memory_plan *memory_plan) {
   replay->input_count = memory_plan->executable->input_count;
   replay->location_count = replay->input_count + memory_plan->output_slot_count;
   replay->off = memory_plan->kernel_count < KERNELS_LEAST;
-  size_t room = (size_t)replay->location_count + 1;
-  replay->now = calloc(room, sizeof *replay->now);
-  replay->rebinds = calloc(room, sizeof *replay->rebinds);
+  size_t capacity = (size_t)replay->location_count + 1;
+  replay->now = calloc(capacity, sizeof *replay->now);
+  replay->rebinds = calloc(capacity, sizeof *replay->rebinds);
   bool made = replay->now && replay->rebinds;
   for (int i = 0; i < RECORDINGS; i++) {
-    replay->recordings[i].locations = calloc(room, sizeof(location));
+    replay->recordings[i].locations = calloc(capacity, sizeof(location));
     made &= replay->recordings[i].locations != NULL;
   }
   if (made) return replay;

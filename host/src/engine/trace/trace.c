@@ -127,8 +127,8 @@ static void keep_note(void) {
   atomic_store_explicit(&mine->count, count + 1, memory_order_release);
 }
 
-static void copy_text(char *to, size_t room, const char *from) {
-  size_t size = from ? strnlen(from, room - 1) : 0;
+static void copy_text(char *to, size_t capacity, const char *from) {
+  size_t size = from ? strnlen(from, capacity - 1) : 0;
   if (size) memcpy(to, from, size);
   to[size] = 0;
 }

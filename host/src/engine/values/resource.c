@@ -15,7 +15,7 @@ typedef struct table {
   char *rows;
   uint32_t *slots;
   uint32_t mask; /* slots - 1, or 0: there are none */
-  uint32_t count, room;
+  uint32_t count, capacity;
 } table;
 
 struct keel_resource {
@@ -259,28 +259,29 @@ static char *row_at(const table *t, uint32_t entry) {
 
 /* Makes room for so many entries, with at most half of the slots in use. */
 static keel_status resource_grow(table *t, int64_t wanted) {
-  if (wanted <= (int64_t)t->room) return KD_OK;
+  if (wanted <= (int64_t)t->capacity) return KD_OK;
   if (wanted > MOST_ENTRIES)
     return keel_fail(KD_OUT_OF_MEMORY, "a table has at most %u entries",
                      (unsigned)MOST_ENTRIES);
-  uint32_t room = t->room ? t->room : 16;
-  while (room < wanted)
-    room *= 2;
-  uint64_t bytes = room * (t->row_bytes + 1); /* 1: rows may be empty */
-  int64_t *keys = realloc(t->keys, room * sizeof *keys);
+  uint32_t capacity = t->capacity ? t->capacity : 16;
+  while (capacity < wanted)
+    capacity *= 2;
+  uint64_t bytes = capacity * (t->row_bytes + 1); /* 1: rows may be empty */
+  int64_t *keys = realloc(t->keys, capacity * sizeof *keys);
   if (keys) t->keys = keys;
   char *rows =
-      t->row_bytes > UINT64_MAX / room / 2 ? NULL : realloc(t->rows, bytes);
+      t->row_bytes > UINT64_MAX / capacity / 2 ? NULL : realloc(t->rows, bytes);
   if (rows) t->rows = rows;
-  uint32_t *slots = calloc(2 * (size_t)room, sizeof *slots);
+  uint32_t *slots = calloc(2 * (size_t)capacity, sizeof *slots);
   if (!keys || !rows || !slots) {
     free(slots);
-    return keel_no_memory(bytes + room * (sizeof *keys + 2 * sizeof *slots));
+    return keel_no_memory(bytes +
+                          capacity * (sizeof *keys + 2 * sizeof *slots));
   }
   free(t->slots);
   t->slots = slots;
-  t->mask = 2 * room - 1;
-  t->room = room;
+  t->mask = 2 * capacity - 1;
+  t->capacity = capacity;
   for (uint32_t i = 0; i < t->count; i++)
     t->slots[resource_slot_of(t, t->keys[i])] = i + 1;
   return KD_OK;
@@ -297,7 +298,7 @@ keel_status keel_table_insert(keel_resource *resource, const int64_t *keys,
   for (int64_t i = 0; status == KD_OK && i < count; i++) {
     uint32_t slot = resource_slot_of(t, keys[i]);
     if (!t->slots[slot]) {
-      assert(t->count < t->room);
+      assert(t->count < t->capacity);
       t->keys[t->count++] = keys[i];
       t->slots[slot] = t->count;
     }

@@ -15,10 +15,11 @@ void keel_strings_release(keel_strings *strings) {
 }
 
 keel_piece *keel_pieces_new(int64_t count) {
-  uint64_t room = (uint64_t)count + 1;
-  keel_piece *pieces =
-      room <= SIZE_MAX / sizeof *pieces ? calloc(room, sizeof *pieces) : NULL;
-  if (!pieces) keel_no_memory(room * sizeof *pieces);
+  uint64_t capacity = (uint64_t)count + 1;
+  keel_piece *pieces = capacity <= SIZE_MAX / sizeof *pieces
+                           ? calloc(capacity, sizeof *pieces)
+                           : NULL;
+  if (!pieces) keel_no_memory(capacity * sizeof *pieces);
   return pieces;
 }
 
@@ -88,14 +89,14 @@ keel_status keel_strings_tensor(keel_context *context, const keel_type *type,
 }
 
 keel_status keel_strings_read(keel_context *context, const keel_type *type,
-                              const void *bytes, uint64_t room,
+                              const void *bytes, uint64_t capacity,
                               keel_tensor **out_tensor) {
   const uint64_t *offsets = bytes;
   uint64_t count = (uint64_t)type->elements;
-  bool whole = count < room / sizeof *offsets;
+  bool whole = count < capacity / sizeof *offsets;
   uint64_t list = whole ? (count + 1) * sizeof *offsets : 0;
   const char *text = (const char *)bytes + list;
-  whole = whole && !offsets[0] && offsets[count] <= room - list;
+  whole = whole && !offsets[0] && offsets[count] <= capacity - list;
   for (uint64_t i = 0; i < count && whole; i++)
     whole = offsets[i] < offsets[i + 1] && offsets[i + 1] <= offsets[count] &&
             !text[offsets[i + 1] - 1];

@@ -43,7 +43,7 @@ keel_status keel_strings_tensor(keel_context *context, const keel_type *type,
 /* The same from offsets and text as keel_strings_bytes says, of which `room` bytes can be read.
  * Returns KD_DATA_LOSS where they are not such. */
 keel_status keel_strings_read(keel_context *context, const keel_type *type,
-                              const void *bytes, uint64_t room,
+                              const void *bytes, uint64_t capacity,
                               keel_tensor **out_tensor);
 
 /* Room for as many pieces; NULL without memory. The caller frees it. */

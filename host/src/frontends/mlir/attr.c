@@ -14,10 +14,10 @@ static keel_status value(cursor *c, mlir_attr *out);
 /* ---- numbers ------------------------------------------------------------------------ */
 
 /* A number as C's readers want it. */
-static keel_status number_text(cursor *c, char *text, size_t room) {
+static keel_status number_text(cursor *c, char *text, size_t capacity) {
   const char *from = c->at;
   span number = keel_mlir_number(c);
-  if (!number.size || number.size >= room) {
+  if (!number.size || number.size >= capacity) {
     c->at = from;
     return keel_mlir_fail(c, "a number should come here");
   }
@@ -57,16 +57,16 @@ static keel_status to_float(const cursor *c, const char *text, float *out) {
 /* "array<i64: 1, 2>", from behind its name. */
 static keel_status array(cursor *c, mlir_attr *out) {
   char text[64];
-  uint32_t room = 0;
+  uint32_t capacity = 0;
   void *numbers = NULL;
   KEEL_TRY(keel_mlir_expect(c, "<"));
   out->kind = keel_mlir_take(c, "i64") ? ATTR_INTS : ATTR_FLOATS;
   if (out->kind == ATTR_FLOATS) KEEL_TRY(keel_mlir_expect(c, "f32"));
   size_t each = out->kind == ATTR_INTS ? sizeof(int64_t) : sizeof(float);
   if (keel_mlir_take(c, ":")) do {
-      if (out->count == room)
-        numbers = keel_arena_grow(&c->scratch, numbers, &room, each);
-      if (out->count == room) return KD_OUT_OF_MEMORY;
+      if (out->count == capacity)
+        numbers = keel_arena_grow(&c->scratch, numbers, &capacity, each);
+      if (out->count == capacity) return KD_OUT_OF_MEMORY;
       KEEL_TRY(number_text(c, text, sizeof text));
       if (out->kind == ATTR_INTS)
         KEEL_TRY(to_int(c, text, (int64_t *)numbers + out->count));

@@ -26,8 +26,8 @@ typedef struct claim {
 /* The names of a region. */
 typedef struct scope {
   keel_function *function;
-  entry *entries;       /* by hash, open addressing */
-  uint32_t count, room; /* room is a power of two */
+  entry *entries;           /* by hash, open addressing */
+  uint32_t count, capacity; /* capacity is a power of two */
 } scope;
 
 typedef struct reader {
@@ -41,7 +41,7 @@ typedef struct reader {
 static entry *read_slot_of(const scope *names, span name, uint32_t index) {
   uint64_t at = keel_hash(KEEL_HASH_SEED + index, name.at, name.size);
   for (;; at++) {
-    entry *slot = &names->entries[at & (names->room - 1)];
+    entry *slot = &names->entries[at & (names->capacity - 1)];
     if (!slot->name.at ||
         (slot->index == index && slot->name.size == name.size &&
          !memcmp(slot->name.at, name.at, name.size)))
@@ -51,15 +51,15 @@ static entry *read_slot_of(const scope *names, span name, uint32_t index) {
 
 static keel_status define(reader *all, scope *names, span name, uint32_t index,
                           uint32_t value) {
-  if (names->count * 2 >= names->room) {
-    uint32_t old = names->room;
+  if (names->count * 2 >= names->capacity) {
+    uint32_t old = names->capacity;
     entry *entries = names->entries;
     names->entries = calloc(old ? old * 2 : 64, sizeof *entries);
     if (!names->entries) {
       names->entries = entries;
       return keel_no_memory(old * 2 * sizeof *entries);
     }
-    names->room = old ? old * 2 : 64;
+    names->capacity = old ? old * 2 : 64;
     for (uint32_t i = 0; i < old; i++)
       if (entries[i].name.at)
         *read_slot_of(names, entries[i].name, entries[i].index) = entries[i];
@@ -87,7 +87,7 @@ static keel_status read_use(reader *all, const scope *names,
     for (size_t i = 0; i < digits.size && index < 100000; i++)
       index = index * 10 + (uint32_t)(digits.at[i] - '0') % 10;
   }
-  const entry *slot = names->room ? read_slot_of(names, name, index) : NULL;
+  const entry *slot = names->capacity ? read_slot_of(names, name, index) : NULL;
   if (!slot || !slot->name.at)
     return keel_mlir_fail(
         c,
@@ -103,11 +103,11 @@ static keel_status read_use(reader *all, const scope *names,
 
 typedef struct words {
   uint32_t *data;
-  uint32_t count, room;
+  uint32_t count, capacity;
 } words;
 
 static keel_status add_word(cursor *c, words *list, uint32_t word) {
-  if (!KEEL_ARENA_ROOM(&c->scratch, list->data, list->count, list->room))
+  if (!KEEL_ARENA_ROOM(&c->scratch, list->data, list->count, list->capacity))
     return KD_OUT_OF_MEMORY;
   list->data[list->count++] = word;
   return KD_OK;
@@ -147,13 +147,13 @@ static keel_status read_results(cursor *c, result **out_results) {
 /* Types in brackets, or one without. */
 static keel_status read_type_list(cursor *c, mlir_type **out_types,
                                   uint32_t *out_count) {
-  uint32_t room = 0;
+  uint32_t capacity = 0;
   *out_count = 0;
   *out_types = NULL;
   bool brackets = keel_mlir_take(c, "(");
   if (brackets && keel_mlir_take(c, ")")) return KD_OK;
   do {
-    if (!KEEL_ARENA_ROOM(&c->scratch, *out_types, *out_count, room))
+    if (!KEEL_ARENA_ROOM(&c->scratch, *out_types, *out_count, capacity))
       return KD_OUT_OF_MEMORY;
     KEEL_TRY(keel_mlir_type(c, &(*out_types)[(*out_count)++]));
   } while (brackets && keel_mlir_take(c, ","));
@@ -465,12 +465,12 @@ static keel_status to_graphs(reader *all, const form *op, keel_attr *attrs,
 
 static keel_status read_make_op(reader *all, const keel_schema *schema,
                                 const form *op, keel_opdef **out_op) {
-  uint32_t room = op->attrs.count + 1, count = 0;
+  uint32_t capacity = op->attrs.count + 1, count = 0;
   for (const region *at = op->regions; at; at = at->next)
-    room++;
-  keel_attr *attrs = keel_arena_take(&all->c.scratch, room * sizeof *attrs);
+    capacity++;
+  keel_attr *attrs = keel_arena_take(&all->c.scratch, capacity * sizeof *attrs);
   keel_function **graphs =
-      keel_arena_take(&all->c.scratch, room * sizeof *graphs);
+      keel_arena_take(&all->c.scratch, capacity * sizeof *graphs);
   if (!attrs || !graphs) return KD_OUT_OF_MEMORY;
   for (const mlir_attr *at = op->attrs.items; at; at = at->next)
     if (strncmp(at->name, "keel.", 5) != 0)

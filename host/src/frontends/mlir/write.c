@@ -21,7 +21,7 @@ typedef struct writer {
   uint32_t next;       /* %N, counted through all functions */
   unsigned depth;      /* of regions, for the margin */
   keel_tensor **large; /* constants at the end, retained, as they are met */
-  uint32_t large_count, large_room;
+  uint32_t large_count, large_capacity;
   bool *met; /* by schema: an op of it is there */
 } writer;
 
@@ -190,7 +190,7 @@ static keel_status keep_large(writer *all, keel_tensor *tensor,
       *out_number = i;
       return KD_OK;
     }
-  if (!KEEL_ROOM(all->large, all->large_count, all->large_room))
+  if (!KEEL_ROOM(all->large, all->large_count, all->large_capacity))
     return KD_OUT_OF_MEMORY;
   *out_number = all->large_count;
   all->large[all->large_count++] = keel_tensor_retain(tensor);

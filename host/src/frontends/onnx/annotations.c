@@ -100,7 +100,7 @@ static keel_status add_sharding(reader *r, keel_configuration *at,
   bool all = on_all(spec, at->devices);
   if (at->fault || (!count && all)) return KD_OK; /* each device has it all */
   if (!KEEL_ARENA_ROOM(&r->program->arena, at->shardings, at->sharding_count,
-                       at->sharding_room))
+                       at->sharding_capacity))
     return KD_OUT_OF_MEMORY;
   const Onnx__SimpleShardedDimProto *simple =
       dim ? dim->simple_sharding[0] : NULL;
@@ -131,7 +131,7 @@ static keel_status add_stage(reader *r, keel_configuration *at, int32_t stage) {
     return annotations_note(r, &at->fault, "node \"%s\" is in two stages",
                             r->name);
   if (!KEEL_ARENA_ROOM(&r->program->arena, at->stages, at->stage_count,
-                       at->stage_room))
+                       at->stage_capacity))
     return KD_OUT_OF_MEMORY;
   at->stages[at->stage_count++] =
       (keel_staging){r->name, r->made, (uint32_t)stage};

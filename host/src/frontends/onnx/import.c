@@ -112,7 +112,8 @@ static keel_status note_initializer(scope *scope, const keel_port *port) {
   /* before version 4 of the IR each initializer had to be an input, too */
   if (scope->around || scope->all->model->ir_version < 4) return KD_OK;
   if (!KEEL_ARENA_ROOM(&program->arena, program->initializers,
-                       program->initializer_count, program->initializer_room))
+                       program->initializer_count,
+                       program->initializer_capacity))
     return KD_OUT_OF_MEMORY;
   keel_port *to = &program->initializers[program->initializer_count++];
   return keel_port_copy(&program->arena, port, port->name, to);

@@ -8,7 +8,7 @@
 /* An index by domain, name and overload, of places in a list. Zeroed: empty. */
 typedef struct onnx_index {
   struct onnx_index_entry *entries; /* open addressing */
-  uint32_t count, room;             /* room is a power of two */
+  uint32_t count, capacity;         /* capacity is a power of two */
 } onnx_index;
 
 /* Adds one; where the name is there already, the first stays. */
@@ -24,7 +24,7 @@ void onnx_index_free(onnx_index *index);
 /* Tensors of function bodies, which are read once however often they are called. */
 typedef struct onnx_shared {
   struct onnx_shared_entry *entries;
-  uint32_t count, room;
+  uint32_t count, capacity;
 } onnx_shared;
 
 /* The tensor that was put in for a proto, or NULL; borrowed. */

@@ -20,7 +20,7 @@ static keel_status imports_of(const scope *scope, const onnx_index **out_index,
   onnx_index *index = inside ? &all->inner[scope->body] : &all->opsets;
   *out_list = inside ? body->opset_import : model->opset_import;
   *out_index = index;
-  if (index->room) return KD_OK;
+  if (index->capacity) return KD_OK;
   for (size_t i = 0; i < count; i++) {
     const char *domain = (*out_list)[i]->domain;
     if (!domain || !strcmp(domain, "ai.onnx")) domain = "";
@@ -235,7 +235,7 @@ static keel_status bind_outputs(scope *inner, const onnx_function *function,
                                 const keel_draft *draft) {
   for (size_t i = 0; i < function->n_output; i++) {
     const char *name = function->output[i];
-    const entry *known = inner->room ? onnx_scope_slot(inner, name) : NULL;
+    const entry *known = inner->capacity ? onnx_scope_slot(inner, name) : NULL;
     if (i >= draft->output_count || draft->outputs[i] == KEEL_ABSENT) continue;
     if (known && known->name && known->value == KEEL_ABSENT)
       return onnx_bad(

@@ -19,22 +19,23 @@ keel_status onnx_bad(const importer *all, keel_status status,
 
 entry *onnx_scope_slot(const scope *scope, const char *name) {
   uint64_t at = keel_hash_string(KEEL_HASH_SEED, name);
-  while (scope->entries[at & (scope->room - 1)].name &&
-         strcmp(scope->entries[at & (scope->room - 1)].name, name) != 0)
+  while (scope->entries[at & (scope->capacity - 1)].name &&
+         strcmp(scope->entries[at & (scope->capacity - 1)].name, name) != 0)
     at++;
-  return &scope->entries[at & (scope->room - 1)];
+  return &scope->entries[at & (scope->capacity - 1)];
 }
 
 keel_status onnx_scope_add(scope *scope, const char *name, uint32_t value) {
-  if (scope->count * 2 >= scope->room) {
-    uint32_t room = scope->room ? scope->room * 2 : 64, old = scope->room;
+  if (scope->count * 2 >= scope->capacity) {
+    uint32_t capacity = scope->capacity ? scope->capacity * 2 : 64,
+             old = scope->capacity;
     entry *entries = scope->entries;
-    scope->entries = calloc(room, sizeof *entries);
+    scope->entries = calloc(capacity, sizeof *entries);
     if (!scope->entries) {
       scope->entries = entries;
-      return keel_no_memory(room * sizeof *entries);
+      return keel_no_memory(capacity * sizeof *entries);
     }
-    scope->room = room;
+    scope->capacity = capacity;
     for (uint32_t i = 0; i < old; i++)
       if (entries[i].name)
         *onnx_scope_slot(scope, entries[i].name) = entries[i];
@@ -50,7 +51,7 @@ keel_status onnx_scope_add(scope *scope, const char *name, uint32_t value) {
 }
 
 keel_status onnx_scope_make(scope *scope, const char *name) {
-  entry *slot = scope->room ? onnx_scope_slot(scope, name) : NULL;
+  entry *slot = scope->capacity ? onnx_scope_slot(scope, name) : NULL;
   if (slot && slot->name && slot->open) {
     slot->open = false;
     return KD_OK;
@@ -69,14 +70,15 @@ keel_status onnx_scope_new(scope *scope, const char *name,
 }
 
 uint32_t onnx_scope_find(const scope *scope, const char *name) {
-  const entry *slot = scope->room ? onnx_scope_slot(scope, name) : NULL;
+  const entry *slot = scope->capacity ? onnx_scope_slot(scope, name) : NULL;
   return slot && slot->name ? slot->value : KEEL_ABSENT;
 }
 
 /* Makes an outer value an input of the nested function. */
 static keel_status capture(scope *scope, const char *name, uint32_t outer,
                            uint32_t *out_value) {
-  if (!KEEL_ROOM(scope->captured, scope->captured_count, scope->captured_room))
+  if (!KEEL_ROOM(scope->captured, scope->captured_count,
+                 scope->captured_capacity))
     return KD_OUT_OF_MEMORY;
   *out_value = keel_function_value(scope->function, name);
   if (*out_value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
@@ -106,7 +108,7 @@ static keel_status scope_bring(scope *scope, const keel_function *from,
 
 keel_status onnx_scope_resolve(scope *scope, const char *name,
                                uint32_t *out_value) {
-  const entry *slot = scope->room ? onnx_scope_slot(scope, name) : NULL;
+  const entry *slot = scope->capacity ? onnx_scope_slot(scope, name) : NULL;
   struct scope *next = scope->written ? scope->written : scope->around;
   uint32_t outer = KEEL_ABSENT;
   if (slot && slot->name) {

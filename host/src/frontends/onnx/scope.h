@@ -33,10 +33,10 @@ struct scope {
   importer *all;
   scope *around; /* of a nested graph */
   keel_function *function;
-  entry *entries;       /* by hash of the name, open addressing */
-  uint32_t count, room; /* room is a power of two */
-  uint32_t *captured;   /* values of `around`, in the order of the captures */
-  uint32_t captured_count, captured_room;
+  entry *entries;           /* by hash of the name, open addressing */
+  uint32_t count, capacity; /* capacity is a power of two */
+  uint32_t *captured; /* values of `around`, in the order of the captures */
+  uint32_t captured_count, captured_capacity;
   /* of a graph that a function's caller gives: where it is written, and its names are
    * looked up */
   scope *written;

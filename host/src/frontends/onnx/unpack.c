@@ -28,7 +28,7 @@ typedef struct wire {
 /* The walk's results. */
 typedef struct lean {
   uint8_t *data;
-  size_t size, room;
+  size_t size, capacity;
   bool spent; /* out of memory */
   /* a message that has a field which onnx.proto does not have there; NULL: none */
   const ProtobufCMessageDescriptor *strange;
@@ -39,13 +39,13 @@ typedef struct lean {
 
 static void unpack_put(lean *out, const void *data, size_t size) {
   if (!size) return;
-  if (out->room - out->size < size) {
-    size_t room = (out->room + size) * 2 + 4096;
-    uint8_t *larger = out->spent ? NULL : realloc(out->data, room);
+  if (out->capacity - out->size < size) {
+    size_t capacity = (out->capacity + size) * 2 + 4096;
+    uint8_t *larger = out->spent ? NULL : realloc(out->data, capacity);
     out->spent = !larger;
     if (!larger) return;
     out->data = larger;
-    out->room = room;
+    out->capacity = capacity;
   }
   memcpy(out->data + out->size, data, size);
   out->size += size;
@@ -264,7 +264,7 @@ keel_status keel_onnx_unpack(const char *path,
         KD_DATA_LOSS,
         "%s: not a valid %s: truncated, damaged or nested deeper than %d", path,
         kind->short_name, DEPTH_MOST);
-  if (lean.spent) return keel_no_memory(lean.room * 2);
+  if (lean.spent) return keel_no_memory(lean.capacity * 2);
   if (*out_message && (lean.strange || lean.cut)) {
     keel_onnx_free(*out_message);
     *out_message = NULL;

@@ -168,7 +168,7 @@ static keel_status read_dialect_name(tables *t, bytecode_cursor *c,
 }
 
 static keel_status read_op_names(tables *t, bytecode_cursor *c) {
-  uint32_t dialect = 0, count = 0, room = 0;
+  uint32_t dialect = 0, count = 0, capacity = 0;
   if (t->file->version >= 4)
     KEEL_TRY(bytecode_count(c, 1, "names of ops", &count));
   while (c->at < c->end) {
@@ -178,7 +178,7 @@ static keel_status read_op_names(tables *t, bytecode_cursor *c) {
       uint64_t number = 0;
       KEEL_TRY(bytecode_varint(c, &number));
       if (t->file->version >= 5) number >>= 1; /* whether it was registered */
-      if (!KEEL_ARENA_ROOM(&t->file->arena, t->ops, t->op_count, room))
+      if (!KEEL_ARENA_ROOM(&t->file->arena, t->ops, t->op_count, capacity))
         return KD_OUT_OF_MEMORY;
       t->ops[t->op_count].dialect = t->dialects[dialect];
       KEEL_TRY(name_at(c, number, &t->ops[t->op_count].name));

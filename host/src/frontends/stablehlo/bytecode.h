@@ -61,7 +61,7 @@ typedef struct bytecode {
   uint32_t string_count, attribute_count, type_count, property_count;
   /* The type of each value. A value has one number in the whole file. */
   uint32_t *value_types;
-  uint32_t value_count, value_room;
+  uint32_t value_count, value_capacity;
   bytecode_block top;
 } bytecode;
 

@@ -19,7 +19,7 @@ enum {
 /* The values that can be seen from a place: by their number in the file. */
 typedef struct scope {
   uint32_t *values; /* in the whole file; BYTECODE_NONE: not defined yet */
-  uint32_t count, room;
+  uint32_t count, capacity;
 } scope;
 
 /* A region being read. */
@@ -40,7 +40,7 @@ static keel_status define(place *p, bytecode_cursor *c, uint32_t type,
   if (p->next == p->end)
     return bytecode_damaged(c, "a region has more values than it declares");
   if (!KEEL_ARENA_ROOM(&file->arena, file->value_types, file->value_count,
-                       file->value_room))
+                       file->value_capacity))
     return KD_OUT_OF_MEMORY;
   *out_value = file->value_count;
   p->scope->values[p->next++] = file->value_count;
@@ -214,10 +214,10 @@ static keel_status open_region(const place *around, bytecode_cursor *c,
   if (++out_place->depth > BYTECODE_NESTING_MOST)
     return bytecode_damaged(c, "regions are nested more than %u deep",
                             BYTECODE_NESTING_MOST);
-  while (s->room < out_place->end) {
-    uint32_t room = s->room;
-    s->values = keel_grow(s->values, &s->room, sizeof *s->values);
-    if (s->room == room) return KD_OUT_OF_MEMORY;
+  while (s->capacity < out_place->end) {
+    uint32_t capacity = s->capacity;
+    s->values = keel_grow(s->values, &s->capacity, sizeof *s->values);
+    if (s->capacity == capacity) return KD_OUT_OF_MEMORY;
   }
   for (uint32_t i = out_place->next; i < out_place->end; i++)
     s->values[i] = BYTECODE_NONE;

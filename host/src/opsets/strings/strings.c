@@ -25,7 +25,7 @@ const char *const *keel_attr_strings(const keel_opdef *op, const char *name,
 /* Strings of unknown number under construction; text of their own is in the arena. */
 typedef struct pieces {
   keel_piece *list;
-  int64_t count, room;
+  int64_t count, capacity;
   keel_arena arena;
   keel_context *context;
   uint64_t counted; /* bytes of the context's limit */
@@ -51,14 +51,14 @@ static char *take_text(pieces *all, uint64_t size, keel_status *out_status) {
 
 static keel_status strings_add(pieces *all, keel_piece piece) {
   KEEL_TRY(keel_go_on(&all->pace, piece.size + WORK));
-  if (all->count == all->room) {
-    int64_t room = all->room * 2 + 16;
-    KEEL_TRY(
-        count_bytes(all, (uint64_t)(room - all->room) * sizeof *all->list));
-    keel_piece *list = realloc(all->list, (size_t)room * sizeof *list);
-    if (!list) return keel_no_memory((uint64_t)room * sizeof *list);
+  if (all->count == all->capacity) {
+    int64_t capacity = all->capacity * 2 + 16;
+    KEEL_TRY(count_bytes(
+        all, (uint64_t)(capacity - all->capacity) * sizeof *all->list));
+    keel_piece *list = realloc(all->list, (size_t)capacity * sizeof *list);
+    if (!list) return keel_no_memory((uint64_t)capacity * sizeof *list);
     all->list = list;
-    all->room = room;
+    all->capacity = capacity;
   }
   all->list[all->count++] = piece;
   return KD_OK;

@@ -14,7 +14,7 @@ typedef struct listed {
 
 typedef struct list {
   listed *items;
-  uint32_t count, room;
+  uint32_t count, capacity;
 } list;
 
 /* A Send or a Receive; its hash is of the value's type, 0 where that is not known yet. */
@@ -28,7 +28,7 @@ typedef struct message {
 typedef struct compared {
   list all; /* exchanges of all ranks */
   message *messages;
-  uint32_t message_count, message_room;
+  uint32_t message_count, message_capacity;
   uint32_t rank;
   bool
       nested; /* a Send or Receive stands in a body, which may run any number of times */
@@ -41,7 +41,7 @@ static bool is_of_two(const keel_node *node) {
 
 static keel_status add_message(compared *all, const keel_function *function,
                                const keel_node *node) {
-  if (!KEEL_ROOM(all->messages, all->message_count, all->message_room))
+  if (!KEEL_ROOM(all->messages, all->message_count, all->message_capacity))
     return KD_OUT_OF_MEMORY;
   message *made = &all->messages[all->message_count++];
   bool sends = !strcmp(node->op->schema->name, "Send");
@@ -64,7 +64,8 @@ static keel_status add_message(compared *all, const keel_function *function,
 
 static keel_status check_add(list *all, const keel_function *function,
                              const keel_node *node) {
-  if (!KEEL_ROOM(all->items, all->count, all->room)) return KD_OUT_OF_MEMORY;
+  if (!KEEL_ROOM(all->items, all->count, all->capacity))
+    return KD_OUT_OF_MEMORY;
   listed *made = &all->items[all->count++];
   *made = (listed){
       .hash = keel_hash_string(KEEL_HASH_SEED, node->op->schema->name)};

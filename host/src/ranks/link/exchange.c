@@ -109,12 +109,12 @@ static _Atomic(gathering *) gave_up; /* they stay as long as the process */
 
 keel_status keel_link_collect(keel_link *link, void *comm, uint32_t ranks,
                               const void *given, uint64_t size, void *taken) {
-  uint64_t all = 0, room = 0;
+  uint64_t all = 0, capacity = 0;
   gathering *own = NULL;
   if (!__builtin_mul_overflow(size, ranks, &all) &&
-      !__builtin_add_overflow(all, size + sizeof *own, &room))
-    own = malloc(room);
-  if (!own) return keel_no_memory(room);
+      !__builtin_add_overflow(all, size + sizeof *own, &capacity))
+    own = malloc(capacity);
+  if (!own) return keel_no_memory(capacity);
   const keel_link_call call = {.struct_size = sizeof call,
                                .kind = KEEL_LINK_ALL_GATHER,
                                .count = size,

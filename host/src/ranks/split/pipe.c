@@ -260,13 +260,13 @@ static int by_value(const void *a, const void *b) {
 static keel_status find_crossings(const piper *p, crossing **out_list,
                                   size_t *out_count) {
   const keel_function *f = p->to;
-  size_t count = 0, room = 0;
+  size_t count = 0, capacity = 0;
   for (uint32_t i = 0; i < p->written; i++)
-    room += f->nodes[i].input_count;
-  crossing *list = malloc((room + 1) * sizeof *list);
+    capacity += f->nodes[i].input_count;
+  crossing *list = malloc((capacity + 1) * sizeof *list);
   *out_list = list;
   *out_count = 0;
-  if (!list) return keel_no_memory(room * sizeof *list);
+  if (!list) return keel_no_memory(capacity * sizeof *list);
   for (uint32_t i = 0; i < p->written; i++)
     for (uint32_t k = 0; k < f->nodes[i].input_count; k++) {
       uint32_t value = f->nodes[i].inputs[k];

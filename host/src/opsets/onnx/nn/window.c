@@ -111,10 +111,11 @@ static keel_status count_blocks(const keel_infer *infer, const int64_t *image,
   for (int64_t d = 0; d < rank; d++) {
     bool small = image[d] >= 0 && image[d] <= INT32_MAX && block[d] >= 1 &&
                  block[d] <= INT32_MAX / dilations[d];
-    int64_t room = small ? image[d] + pads[d] + pads[rank + d] -
-                               (block[d] - 1) * dilations[d] - 1
-                         : -1;
-    if (room < 0 || !keel_mul_i64(*out_count, room / strides[d] + 1, out_count))
+    int64_t capacity = small ? image[d] + pads[d] + pads[rank + d] -
+                                   (block[d] - 1) * dilations[d] - 1
+                             : -1;
+    if (capacity < 0 ||
+        !keel_mul_i64(*out_count, capacity / strides[d] + 1, out_count))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "a block does not fit into the image in dimension"
                              " %lld",
