@@ -276,6 +276,45 @@ TEST_THAT(threads_may_share_an_op) {
   keel_op_release(shared);
 }
 
+/* Sums of x and y, of more shapes than a call site keeps, in an order of the thread's own. */
+static void *call_with_shapes(void *seed) {
+  uint32_t state = (uint32_t)(uintptr_t)seed;
+  float x[600], y[600];
+  for (int i = 0; i < 600; i++) {
+    x[i] = (float)i;
+    y[i] = (float)(i % 7);
+  }
+  for (int i = 0; i < 4000; i++) {
+    state = state * 1664525u + 1013904223u;
+    int64_t n = (state >> 8) % (i < 1000 ? 12 : 600);
+    const int64_t dims[] = {n};
+    keel_tensor *in[] = {floats(context, n, x),
+                         create_tensor(context, KD_F32, 1, dims, y)};
+    keel_tensor *sum = NULL;
+    if (keel_op_call(shared, in, 2, &sum, 1) != KD_OK ||
+        keel_tensor_elements(sum) != n)
+      return seed;
+    const float *got = keel_tensor_data(sum);
+    if (n && got[n - 1] != x[n - 1] + y[n - 1]) return seed;
+    release_all(in, 2);
+    keel_tensor_release(sum);
+  }
+  return NULL;
+}
+
+TEST_THAT(threads_share_an_op_of_many_shapes) {
+  pthread_t threads[4];
+  expect_ok(keel_op_prepare(context, "Add", NULL, 0, NULL, &shared));
+  for (uintptr_t i = 0; i < 4; i++)
+    pthread_create(&threads[i], NULL, call_with_shapes, (void *)(i + 1));
+  for (int i = 0; i < 4; i++) {
+    void *wrong = NULL;
+    pthread_join(threads[i], &wrong);
+    assert_null(wrong);
+  }
+  keel_op_release(shared);
+}
+
 /* Pieces over 64 KiB go through the heap's own lists. */
 static void *call_with_large(void *argument) {
   enum { COUNT = 40000 };

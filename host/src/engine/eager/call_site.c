@@ -31,6 +31,11 @@ static void spec_free(keel_specialisation *spec) {
 void keel_call_site_deinit(keel_call_site *site) {
   for (uint32_t i = 0; i < KEEL_CALL_SITE_SLOTS; i++)
     spec_free(atomic_load_explicit(&site->slots[i], memory_order_acquire));
+  keel_more_specs *more =
+      atomic_load_explicit(&site->more, memory_order_acquire);
+  for (uint32_t i = 0; more && i < KEEL_CALL_SITE_MORE; i++)
+    spec_free(atomic_load_explicit(&more->slots[i], memory_order_acquire));
+  free(more);
 }
 
 /* ---- inference ------------------------------------------------------------ */
@@ -261,20 +266,87 @@ static bool call_site_is_same(const keel_specialisation *a,
          (!a->came || !memcmp(a->came, b->came, n * sizeof *a->came));
 }
 
+/* Puts it there, if there is none; *out_same: an equal one is there. */
+static bool call_site_put(_Atomic(keel_specialisation *) *slot,
+                          keel_specialisation *spec, bool *out_same) {
+  keel_specialisation *there = NULL;
+  /* release: publishes the specialisation; acquire: pairs with another thread's
+   * release */
+  bool put = atomic_compare_exchange_strong_explicit(
+      slot, &there, spec, memory_order_release, memory_order_acquire);
+  *out_same = !put && call_site_is_same(there, spec);
+  return put;
+}
+
+/* Beyond the slots. */
+#define PROBES 8
+
+static uint32_t hash_inputs(const keel_type *const *types, uint32_t n) {
+  uint64_t hash = KEEL_HASH_SEED;
+  for (uint32_t i = 0; i < n; i++)
+    hash = (hash ^ (types[i] ? types[i]->hash : 0)) * KEEL_HASH_STEP;
+  return (uint32_t)(hash >> 32);
+}
+
+static keel_more_specs *more_of(keel_call_site *site) {
+  keel_more_specs *more =
+      atomic_load_explicit(&site->more, memory_order_acquire);
+  if (more) return more;
+  keel_more_specs *made = calloc(1, sizeof *made);
+  /* release: publishes the zeros; acquire: pairs with another thread's release */
+  if (!made ||
+      atomic_compare_exchange_strong_explicit(
+          &site->more, &more, made, memory_order_release, memory_order_acquire))
+    return made;
+  free(made);
+  return more;
+}
+
+static bool keep_more(keel_call_site *site, keel_specialisation *spec) {
+  if (spec->instance->constants || spec->input_count > FEW) return false;
+  keel_more_specs *more = more_of(site);
+  uint32_t at = hash_inputs(spec->types, spec->input_count);
+  for (uint32_t i = 0; more && i < PROBES; i++) {
+    bool same = false;
+    if (call_site_put(&more->slots[(at + i) % KEEL_CALL_SITE_MORE], spec,
+                      &same))
+      return true;
+    if (same) return false;
+  }
+  return false;
+}
+
 /* Keeps a specialisation for later calls; false if there is no room, or if another thread
  * has kept an equal one. */
 static bool call_site_keep(keel_call_site *site, keel_specialisation *spec) {
   for (uint32_t i = 0; i < KEEL_CALL_SITE_SLOTS; i++) {
-    keel_specialisation *there = NULL;
-    /* release: publishes the specialisation; acquire: pairs with another thread's
-     * release */
-    if (atomic_compare_exchange_strong_explicit(&site->slots[i], &there, spec,
-                                                memory_order_release,
-                                                memory_order_acquire))
-      return true;
-    if (call_site_is_same(there, spec)) return false;
+    bool same = false;
+    if (call_site_put(&site->slots[i], spec, &same)) return true;
+    if (same) return false;
   }
-  return false;
+  return keep_more(site, spec);
+}
+
+/* NULL: it is not there. */
+static const keel_specialisation *find_more(const keel_call_site *site,
+                                            keel_device *wanted,
+                                            keel_tensor *const *inputs,
+                                            uint32_t n, uint32_t m,
+                                            bool any_own) {
+  const keel_type *types[FEW];
+  keel_more_specs *more =
+      atomic_load_explicit(&site->more, memory_order_acquire);
+  if (!more || n > FEW) return NULL;
+  for (uint32_t i = 0; i < n; i++)
+    types[i] = inputs[i] ? inputs[i]->type : NULL;
+  uint32_t at = hash_inputs(types, n);
+  for (uint32_t i = 0; i < PROBES; i++) {
+    const keel_specialisation *spec = atomic_load_explicit(
+        &more->slots[(at + i) % KEEL_CALL_SITE_MORE], memory_order_acquire);
+    if (!spec) return NULL;
+    if (matches(spec, wanted, inputs, n, m, any_own)) return spec;
+  }
+  return NULL;
 }
 
 static keel_status run_spec(keel_call_site *site,
@@ -397,6 +469,9 @@ keel_status keel_call_site_run(keel_call_site *site, keel_device *scope,
     if (matches(spec, wanted, inputs, n, m, any_own))
       return run_spec(site, spec, inputs, outputs, donated);
   }
+  const keel_specialisation *found =
+      find_more(site, wanted, inputs, n, m, any_own);
+  if (found) return run_spec(site, found, inputs, outputs, donated);
   const keel_registry *all = keel_registry_get();
   if (all->has_strings && all->has_strings(site->op, inputs, n))
     return all->call_on_strings(site, wanted, inputs, n, outputs, m);

@@ -8,6 +8,7 @@
 #include "program/region.h"
 
 #define KEEL_CALL_SITE_SLOTS 8
+#define KEEL_CALL_SITE_MORE  256 /* a power of two */
 
 /* A call site's cache entry for one combination of input types. */
 typedef struct keel_specialisation {
@@ -22,6 +23,12 @@ typedef struct keel_specialisation {
   struct kd_node node;
   const keel_type *types[]; /* of inputs, then outputs */
 } keel_specialisation;
+
+/* Specialisations beyond those in the slots, by a hash of their types: of calls without constants,
+ * whose kernels all call sites share. */
+typedef struct keel_more_specs {
+  _Atomic(keel_specialisation *) slots[KEEL_CALL_SITE_MORE];
+} keel_more_specs;
 
 typedef struct keel_call_site {
   keel_opdef *op;
@@ -40,6 +47,8 @@ typedef struct keel_call_site {
   /* Filled in order, once each, with release; read with acquire. Freed with the call
    * site. */
   _Atomic(keel_specialisation *) slots[KEEL_CALL_SITE_SLOTS];
+  /* NULL: there are none. Stored once with release, read with acquire. */
+  _Atomic(keel_more_specs *) more;
 } keel_call_site;
 
 void keel_call_site_init(keel_call_site *site, keel_opdef *op,
