@@ -197,7 +197,7 @@ static void print_versions(keel_plan *plan) {
         (unsigned long long)(c.hits + c.misses));
 }
 
-/* What the plan holds between runs. */
+/* The memory that the plan holds between runs. */
 static void print_footprint(keel_plan *plan) {
   keel_footprint f;
   for (uint32_t i = 0; keel_plan_footprint(plan, i, &f) == KD_OK; i++)

@@ -328,8 +328,8 @@ typedef struct keel_stats {
 KEEL_API void keel_get_stats(const keel_context *context,
                              keel_stats *out_stats);
 
-/* Gives back memory that is kept for reuse: the pools of the host and of all devices, what
- * plugins keep, and what the C library does. Values, programs and plans stay as they are; of memory
+/* Gives back memory that is kept for reuse: the pools of the host and of all devices, and
+ * the memory that plugins and the C library keep. Values, programs and plans stay as they are; of memory
  * that threads keep for small values (up to 64 KiB each), only the calling thread's goes. Best once
  * a large model has been released. Waits for the devices' work. Any thread, but not a callback. */
 KEEL_API void keel_trim(keel_context *context);

@@ -433,8 +433,8 @@ KEEL_API void keel_cancel_request(keel_cancel *cancel, const char *why);
  * waits. */
 #define KEEL_RUN_ENQUEUES 0x4u
 
-/* An input whose rank or sizes are not what the program declares is refused, where another run is
- * made a plan for it (keel_plan_run). Open dimensions take any size. */
+/* An input of another rank or size than the program declares is refused; without this flag, a plan is
+ * made for it (keel_plan_run). Open dimensions take any size. */
 #define KEEL_RUN_DECLARED 0x8u
 
 /* How to run. Zero in any field but the first means its default. */
@@ -557,7 +557,7 @@ KEEL_API keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,
                                       uint64_t *out_peak);
 
 /* The memory that a plan and its versions hold, in host memory or on one device, in bytes.
- * What several plans share counts for each of them. */
+ * Memory that several plans share counts for each of them. */
 typedef struct keel_footprint {
   const char *device; /* "host", "cuda:0"; lives as long as the context */
   uint64_t constants; /* each once, also for many versions */
@@ -566,13 +566,13 @@ typedef struct keel_footprint {
    * size that the program has it in. */
   uint64_t taken;
   uint64_t recorded; /* arenas, inputs and outputs that recordings hold */
-  /* What a run takes from the pool for its values, as far as that is planned: the most of any
-   * version. It is not held between runs, and each run at a time takes it. */
+  /* Taken from the pool by each run that is under way, for its values, as far as that is planned:
+   * the most of any version. It is not held between runs. */
   uint64_t values;
 } keel_footprint;
 
 /* index  0: host memory; n: device n - 1 of the context
- * Any thread, also while the plan runs; what a run that is under way holds for itself is not
+ * Any thread, also while the plan runs; memory that a run has for itself meanwhile is not
  * counted. Returns KD_OK, KD_OUT_OF_RANGE (past the last device), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_plan_footprint(keel_plan *plan, uint32_t index,
                                          keel_footprint *out_footprint);

@@ -62,7 +62,7 @@ typedef struct keel_split_facts {
 /* Whether the first dimension of all inputs is a batch whose rows the program treats apart: row i of
  * each output depends on row i of the inputs, and on nothing else of them. Then requests may be
  * joined to one run, and its outputs cut, and a batch may be filled up with any rows. Proven by the
- * rules of ops, for the sizes of an open first dimension; what has no rule is not proven. Takes the
+ * rules of ops, for any size of the first dimension; an op without a rule is against it. Takes the
  * time of a plan without kernels; the program stays as it is. Any thread.
  * Returns KD_OK (they are apart), KD_FAILED_PRECONDITION (not proven; the message says which input,
  * output or op is against it), KD_OUT_OF_MEMORY. */

@@ -548,8 +548,8 @@ class Model(_Owner):
 
     def footprint(self) -> dict[str, dict[str, int]]:
         """The bytes that the model holds, by device and in "host" memory: constants, those that are
-        read in its file (mapped), those of which kernels have a form of their own (taken), what
-        recordings hold (recorded), and what a run at a time takes from the pool (values)."""
+        read in its file (mapped), those of which kernels have a form of their own (taken), the memory
+        of recordings (recorded), and that which each run takes from the pool (values)."""
         found, one = {}, native.Footprint()
         while lib.keel_plan_footprint(self._plan, len(found), byref(one)) == native.OK:
             found[text(one.device)] = {name: int(getattr(one, name))

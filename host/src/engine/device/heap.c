@@ -600,7 +600,7 @@ void keel_heap_enlist(keel_heap *heap) {
   pthread_mutex_unlock(&listing);
 }
 
-/* Also what this thread keeps for itself. */
+/* With the lists of this thread. */
 static void empty(keel_heap *heap) {
   keel_device *device = heap->device;
   /* acquire: its handle */

@@ -1,12 +1,12 @@
-/* footprint.c - the memory that a plan holds: constants, what its kernels have made of them, and
- * what recordings hold, each counted once for the plan and its versions. */
+/* footprint.c - the memory that a plan holds: constants, the forms that kernels have made of them,
+ * and the memory of recordings, each counted once for the plan and its versions. */
 #include "device/context.h"
 #include "memory/mapping.h"
 #include "plan/memory_plan.h"
 #include "plan/versions.h"
 #include "plan/weights.h"
 
-/* What a piece of memory is. */
+/* Kinds of memory. */
 typedef enum piece_kind { CONSTANT, MAPPED, TAKEN, RECORDED } piece_kind;
 
 typedef struct piece {

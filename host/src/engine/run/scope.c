@@ -1,4 +1,4 @@
-/* scope.c - what a run of a plan begins and ends with, waited for or not. */
+/* scope.c - the beginning and the end of a run of a plan, waited for or not. */
 #include "run/scope.h"
 
 #include "base/params.h"
@@ -12,7 +12,7 @@
 #include "run/inputs.h"
 #include "trace/trace.h"
 
-/* ---- what the caller gives ----------------------------------------------------- */
+/* ---- from the caller ----------------------------------------------------- */
 
 keel_status keel_scope_check_ports(const keel_plan *plan,
                                    keel_tensor *const *inputs,

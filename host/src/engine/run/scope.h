@@ -1,4 +1,4 @@
-/* scope.h - what a run of a plan begins and ends with, waited for or not: its parameters, the check
+/* scope.h - the beginning and the end of a run of a plan, waited for or not: its parameters, the check
  * of its inputs, the version for them, the plugin's run_begin and the final flush. */
 #ifndef KEEL_RUN_SCOPE_H
 #define KEEL_RUN_SCOPE_H
@@ -16,7 +16,7 @@ keel_status keel_scope_check_ports(const keel_plan *plan,
 keel_status keel_scope_read_params(const keel_run_params *given,
                                    keel_run_params *all);
 
-/* What the flags say, without a cancellation. */
+/* The arguments by the flags, without a cancellation. */
 keel_run_args keel_scope_args(const keel_plan *plan,
                               const keel_run_params *params,
                               keel_tensor *const *inputs,

@@ -188,7 +188,7 @@ static keel_status run_with(keel_plan *plan, const keel_run_params *params,
                                : start_run(plan, args);
 }
 
-/* What a run that is waited for has no use for. */
+/* Refuses parameters that are for begun runs alone. */
 static keel_status check_waited(const keel_run_params *params) {
   return params->done ? keel_fail(KD_INVALID_ARGUMENT,
                                   "`done` is for keel_plan_begin: "

@@ -1,7 +1,7 @@
 /* batch.c - whether a program treats the rows of its inputs apart: then each of two ranks computes
  * its half of the batch without an exchange, and gives half of each output.
  *
- * The rules know of each op what it computes along which axis; sizes alone would not do, as a
+ * The rules know along which axes each op computes; sizes alone would not do, as a
  * Softmax over the batch has the sizes of one over features. Two batches of twice a large prime
  * keep numbers that a model has for other reasons from passing for its batch. */
 #include "device/device.h"
@@ -49,7 +49,7 @@ static int64_t size_in_batch(void *context, const char *input, uint32_t axis,
   return axis ? OTHERS : sizes->batch;
 }
 
-/* Whether all outputs are half of what they are for the whole batch. */
+/* Whether each output is half of the one for the whole batch. */
 static keel_status check_pieces(const keel_function *f,
                                 const keel_split_piece *pieces, int64_t batch) {
   for (uint32_t i = 0; i < f->output_count; i++) {

@@ -219,7 +219,7 @@ static void NAMED(pack_b)(const cpu_gemm *g, int64_t column, int64_t count,
              (size_t)count * sizeof(T));
 }
 
-/* Room for a whole tile at the right edge, with what C has there. */
+/* Memory for a whole tile at the right edge, with the elements of C. */
 INLINE NAMED(target)
     NAMED(edge_begin)(T *room, int64_t rows, int64_t count, NAMED(target) t) {
   memset(room, 0, (size_t)(ROWS * COLUMNS) * sizeof(T));
@@ -299,7 +299,7 @@ static bool NAMED(is_straight)(const cpu_gemm *g, bool direct) {
 /* One row of C by several panels at once: alone, a panel's two sums would wait for each
  * other. Each element is summed as by any other tile. */
 #define PANELS     4
-#define NEAR_AHEAD (8 * COLUMNS) /* elements: what comes into the first cache */
+#define NEAR_AHEAD (8 * COLUMNS) /* elements that come into the first cache */
 static void NAMED(few)(int64_t k, const T *a, const T *b, int64_t step,
                        NAMED(target) t) {
   VEC sum[PANELS][2];

@@ -4,8 +4,8 @@
  *   OWN(name)  POOL_name_TYPE, such as mean_join_f32 */
 #define OWN(name) JOINED(JOINED(POOL, _##name##_), TYPE)
 
-/* What a sum of taps divides by, or, where a result is rounded to less than a double, is multiplied
- * by. That of no taps is not seen. */
+/* The divisor of a sum of taps or, where a result is rounded to less than a double, the factor. That
+ * of no taps is not seen. */
 #define PART(taps) \
   ((taps) <= 0 ? 1.0 : sizeof(S) < sizeof(double) ? 1 / (taps) : (taps))
 
