@@ -117,10 +117,13 @@ TEST_THAT(the_first_shapes_have_a_plan_at_once) {
 TEST_THAT(other_shapes_that_come_once_make_one_to_see_what_it_takes) {
   keel_plan *plan = plan_of_turning(0);
   for (int64_t n = 1; n <= 8; n++)
-    for (int64_t m = 1; m <= 8; m++)
+    for (int64_t m = 1; m <= 8; m++) {
       turn(plan, n, m);
-  /* with that of the first ones; a few more where the machine is busy */
-  assert_in_range(versions_of(plan), 2, 5);
+      /* however long it took: the plan for all shapes is faster than a new version */
+      keel_versions_note(plan->versions, NULL, 1000000, 1);
+    }
+  /* with that of the first ones */
+  assert_in_range(versions_of(plan), 2, 3);
   keel_plan_release(plan);
 }
 
