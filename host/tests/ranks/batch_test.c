@@ -185,6 +185,32 @@ static keel_value numbered(keel_builder *b, keel_value x) {
   return op(b, "Add", x, keel_builder_op(b, "Cast", &to, 1, &numbers_, 1));
 }
 
+/* A product with ones, as many as there are rows: each row's sum, as often as there are rows. */
+static keel_value square_of_rows(keel_builder *b, keel_value x) {
+  const keel_attr axis = KEEL_INT("axis", 0);
+  keel_value rows = op(b, "Gather", op(b, "Shape", x, KEEL_ABSENT),
+                       ints(b, 1, (int64_t[]){0}));
+  const keel_value sizes[] = {ints(b, 1, (int64_t[]){WIDE}), rows};
+  keel_value wide = keel_builder_op(b, "Concat", &axis, 1, sizes, 2);
+  const float one = 1;
+  keel_value ones =
+      op(b, "Expand", add_constant(b, KD_F32, 0, NULL, &one), wide);
+  return op(b, "MatMul", x, ones);
+}
+
+static keel_value sum_of_square(keel_builder *b, keel_value x) {
+  return op(b, "ReduceSum", square_of_rows(b, x), ints(b, 1, (int64_t[]){1}));
+}
+
+/* As many columns as there are rows, where there are so few. */
+static keel_value few_columns(keel_builder *b, keel_value x) {
+  keel_value rows = op(b, "Gather", op(b, "Shape", x, KEEL_ABSENT),
+                       ints(b, 1, (int64_t[]){0}));
+  const keel_value in[] = {x, ints(b, 1, (int64_t[]){0}), rows,
+                           ints(b, 1, (int64_t[]){1})};
+  return keel_builder_op(b, "Slice", NULL, 0, in, 4);
+}
+
 /* The rows are its steps. */
 static keel_value lstm_of_rows(keel_builder *b, keel_value x) {
   const keel_attr hidden = KEEL_INT("hidden_size", 2);
@@ -210,6 +236,9 @@ static const model models[] = {
     {"wider", wider, true, NULL},
     {"lstm", lstm, true, NULL},
     {"zeros_of_rows", zeros_of_rows, true, NULL},
+    {"square_of_rows", square_of_rows, false, "computes with the number"},
+    {"sum_of_square", sum_of_square, false, "computes with the number"},
+    {"few_columns", few_columns, false, "Slice computes with the number"},
     {"lstm_of_rows", lstm_of_rows, false, ""},
     {"numbered", numbered, false, "computes with the number of rows"},
     {"softmax_of_rows", softmax_of_rows, false, "Softmax needs all"},
@@ -287,6 +316,16 @@ TEST_THAT(inputs_without_a_batch_are_named) {
                  cases[i].why);
     keel_program_release(program);
   }
+}
+
+/* Strings are not shards, and what is made of them might see all of them. */
+TEST_THAT(strings_are_not_proven) {
+  keel_builder *b = create_builder(context, "strings");
+  keel_value x = keel_builder_input(b, "x", KD_STRING, DIMS(-1, WIDE));
+  keel_program *program = program_giving(b, op(b, "Identity", x, KEEL_ABSENT));
+  expect_fails(keel_program_batch(program), KD_FAILED_PRECONDITION,
+               "\"x\" can't be cut into rows");
+  keel_program_release(program);
 }
 
 /* Two batches, and one that the other's rows all see. */

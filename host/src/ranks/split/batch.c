@@ -66,19 +66,11 @@ static keel_status check_pieces(const keel_function *f,
 
 /* ---- numbers that come from the batch ---------------------------------------------- */
 
-/* Inputs that are sizes of a result, which the rules look at. */
-static const struct {
-  const char *op;
-  uint32_t input;
-} sizes_of[] = {{"Reshape", 1}, {"Expand", 1}, {"Slice", 1},
-                {"Slice", 2},   {"Resize", 3}, {"ConstantOfShape", 0}};
-
-static bool is_size(const keel_node *node, uint32_t input) {
-  for (size_t i = 0; i < sizeof sizes_of / sizeof *sizes_of; i++)
-    if (sizes_of[i].input == input &&
-        !strcmp(node->op->schema->name, sizes_of[i].op))
-      return true;
-  return false;
+/* Whether an input is the shape of the result, which is compared. */
+static bool is_shape(const keel_node *node, uint32_t input) {
+  const char *op = node->op->schema->name;
+  return input == 1 ? !strcmp(op, "Reshape") || !strcmp(op, "Expand")
+                    : input == 0 && !strcmp(op, "ConstantOfShape");
 }
 
 /* Whether all elements are the first of `like`, as in a state that begins with zeros. */
@@ -103,24 +95,57 @@ static bool is_same(const keel_tensor *a, const keel_tensor *b) {
                                !memcmp(a->data, b->data, a->type->bytes);
 }
 
-/* Nodes may take how many rows there are as a size, but not compute with it. The functions are one
- * program's, for two batches. */
+/* How many dimensions of a value depend on the batch. */
+static uint32_t dims_of_batch(const keel_function *a, const keel_function *b,
+                              uint32_t value) {
+  if (value == KEEL_ABSENT) return 0;
+  const keel_type *one = a->values[value].type, *two = b->values[value].type;
+  uint32_t count = 0;
+  if (!one || !two || one == two) return 0;
+  if (one->rank != two->rank) return UINT32_MAX;
+  for (uint32_t d = 0; d < one->rank; d++)
+    count += one->dims[d] != two->dims[d];
+  return count;
+}
+
+/* A node may take the number of rows as a size, but not compute with it; and no value has it as two
+ * sizes, or is made of all rows without having it. */
+static bool keeps_rows(const keel_function *a, const keel_function *b,
+                       const keel_node *node) {
+  bool has_rows = false;
+  for (uint32_t k = 0; k < node->input_count; k++) {
+    uint32_t value = node->inputs[k];
+    has_rows |= dims_of_batch(a, b, value) > 0;
+    if (value != KEEL_ABSENT && !is_shape(node, k) &&
+        !is_same(a->values[value].constant, b->values[value].constant))
+      return false;
+  }
+  for (uint32_t k = 0; k < node->output_count; k++) {
+    uint32_t value = node->outputs[k];
+    uint32_t dims = dims_of_batch(a, b, value);
+    if (value != KEEL_ABSENT && (dims > 1 || (has_rows && !dims))) return false;
+  }
+  return true;
+}
+
+/* The functions are one program's, for two batches. */
 static keel_status check_numbers(const keel_function *a,
                                  const keel_function *b) {
   if (a->node_count != b->node_count || a->value_count != b->value_count)
     return keel_fail(KD_FAILED_PRECONDITION,
                      "the number of rows decides which ops there are");
+  for (uint32_t i = 0; i < a->input_count; i++)
+    if (!keel_split_can_be_part(a->values[a->inputs[i]].type))
+      return keel_fail(KD_FAILED_PRECONDITION,
+                       "input \"%s\" can't be cut into rows",
+                       a->input_ports[i].name);
   for (uint32_t i = 0; i < a->node_count; i++) {
     const keel_node *node = &a->nodes[i];
-    for (uint32_t k = 0; !node->dead && k < node->input_count; k++) {
-      uint32_t value = node->inputs[k];
-      if (value != KEEL_ABSENT && !is_size(node, k) &&
-          !is_same(a->values[value].constant, b->values[value].constant))
-        return keel_fail(KD_FAILED_PRECONDITION,
-                         "%s%s%s%s computes with the number of rows",
-                         node->op->schema->name, *node->name ? " \"" : "",
-                         node->name, *node->name ? "\"" : "");
-    }
+    if (!node->dead && !keeps_rows(a, b, node))
+      return keel_fail(KD_FAILED_PRECONDITION,
+                       "%s%s%s%s computes with the number of rows",
+                       node->op->schema->name, *node->name ? " \"" : "",
+                       node->name, *node->name ? "\"" : "");
   }
   return KD_OK;
 }
