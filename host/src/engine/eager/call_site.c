@@ -302,8 +302,15 @@ static keel_more_specs *more_of(keel_call_site *site) {
   return more;
 }
 
+/* Whether any number of specialisations holds no more kernels than one. */
+static bool is_light(const keel_specialisation *spec) {
+  const kd_kernel_def *def = spec->instance->def;
+  return !spec->instance->constants &&
+         (!def->create || def->flags & KD_KERNEL_ANY_SHAPE);
+}
+
 static bool keep_more(keel_call_site *site, keel_specialisation *spec) {
-  if (spec->instance->constants || spec->input_count > FEW) return false;
+  if (!is_light(spec) || spec->input_count > FEW) return false;
   keel_more_specs *more = more_of(site);
   uint32_t at = hash_inputs(spec->types, spec->input_count);
   for (uint32_t i = 0; more && i < PROBES; i++) {

@@ -24,8 +24,8 @@ typedef struct keel_specialisation {
   const keel_type *types[]; /* of inputs, then outputs */
 } keel_specialisation;
 
-/* Specialisations beyond those in the slots, by a hash of their types: of calls without constants,
- * whose kernels all call sites share. */
+/* Specialisations beyond those in the slots, by a hash of their types: of kernels without constants
+ * that serve all sizes, or that have no state, so that memory for kernels stays bounded. */
 typedef struct keel_more_specs {
   _Atomic(keel_specialisation *) slots[KEEL_CALL_SITE_MORE];
 } keel_more_specs;
