@@ -7,24 +7,10 @@
 #include "toy/toy.h"
 #define BESIDE  TOY("queue")
 #define WORKERS 2
-#include "with_cpu.h"
+#include "chain.h"
 
 static keel_plan *plan_of(keel_builder *builder, keel_device *device) {
   return finish_plan(builder, PLAN_PARAMS(.device = device));
-}
-
-/* A chain of so many Neg on `count` floats. */
-static keel_plan *chain(int length, int64_t count) {
-  keel_builder *builder = create_builder(context, "chain");
-  keel_value y = keel_builder_input(builder, "x", KD_F32, 1, &count);
-  for (int i = 0; i < length; i++)
-    y = op(builder, "Neg", y, KEEL_ABSENT);
-  keel_builder_output(builder, "y", y);
-  return plan_of(builder, NULL);
-}
-
-static keel_tensor *zeros(int64_t count) {
-  return create_tensor(context, KD_F32, 1, &count, NULL);
 }
 
 /* ---- asked to stop ------------------------------------------------------------- */
