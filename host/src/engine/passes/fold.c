@@ -257,8 +257,8 @@ static void settle_captures(const keel_function *function, keel_node *node) {
   }
 }
 
-/* From the outermost on: a function that holds another was made before it, and stands behind it in
- * the list. */
+/* Folds outer functions before those inside of them. The list begins with the function that was made
+ * last, and a function is made before those that its nodes run. */
 static keel_status fold_all(folding *all, keel_function *functions) {
   uint32_t count = 0;
   for (const keel_function *f = functions; f; f = f->next)
