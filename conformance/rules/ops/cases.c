@@ -533,6 +533,7 @@ static const line lines[] = {
      "T[1,2,4,5,9]"},
     {"AveragePool", "kernel_shape=3,3,3 strides=2,2,2 pads=1,1,1,1,1,1",
      "T[1,2,4,5,9]"},
+    {"AveragePool", "kernel_shape=3,3 strides=3,3 ceil_mode=1", "T[1,2,24,20]"},
     {"AveragePool", "kernel_shape=3,3 pads=1,1,1,1", "T[1,3,5,5]"},
     {"AveragePool", "kernel_shape=3,3 pads=1,1,1,1 count_include_pad=1",
      "T[1,3,5,5]"},
