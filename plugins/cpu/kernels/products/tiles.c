@@ -33,17 +33,20 @@
 #define NAMED(name)  JOINED(name, TYPE)
 
 #if defined(__AVX512F__)
-#define VECTOR  64 /* bytes */
-#define ROWS    12 /* of a tile; its columns are two vectors */
-#define FULL(X) X(12) X(8) X(7) X(6) X(5) X(4) X(3) X(2) X(1)
+#define VECTOR      64 /* bytes */
+#define ROWS        12 /* of a tile; its columns are two vectors */
+#define FULL(X)     X(12) X(11) X(10) X(9) X(8) X(7) X(6) X(5) X(4) X(3) X(2) X(1)
+#define FEW_ROWS(X) X(1, 4) X(2, 4) X(3, 3) X(4, 2) X(5, 2) X(6, 2)
 #elif defined(__AVX2__)
-#define VECTOR  32
-#define ROWS    6
-#define FULL(X) X(6) X(5) X(4) X(3) X(2) X(1)
+#define VECTOR      32
+#define ROWS        6
+#define FULL(X)     X(6) X(5) X(4) X(3) X(2) X(1)
+#define FEW_ROWS(X) X(1, 4) X(2, 2)
 #else
-#define VECTOR  16
-#define ROWS    4
-#define FULL(X) X(4) X(3) X(2) X(1)
+#define VECTOR      16
+#define ROWS        4
+#define FULL(X)     X(4) X(3) X(2) X(1)
+#define FEW_ROWS(X) X(1, 4) X(2, 2)
 #endif
 
 #define DEEP \

@@ -2,9 +2,10 @@
  *
  *   NAMED(x)     x_f32, x_f64
  *   VEC, HALF    a vector, and its elements; COLUMNS: those of a tile, two vectors
- *   FULL(X)      X(12) X(8) ... X(1): X of each height that a tile has, the largest first
+ *   FULL(X)      X(12) X(11) ... X(1): X of each height that a tile has
+ *   FEW_ROWS(X)  X(R, P) for each count R of rows that takes P panels of B at once
  *   TILE(R)      defines tile_R_TYPE, the micro-kernel of R rows
- *   TRY(R)       if R rows are left: calls tile_R_TYPE, and returns R
+ *   TRY(R)       the case that calls tile_R_TYPE
  *   ROUND(v)     v as it is now, in a register: no later sum is contracted with its product
  *   UNROLL       the loop behind it is written out whole (unroll.h); INLINE: is always inlined
  *   ahead, pace  what is prefetched, and how many bytes of it for each element of k */
@@ -133,26 +134,26 @@ __attribute__((noinline)) static void NAMED(straight_half)(
   NAMED(straight_of)(k, a, lead, b, t, 1);
 }
 
-/* Tiles for what is left of `rows`: the tallest that fit. */
-static int64_t NAMED(tile)(int64_t rows, int64_t k, const T *a, const T *b,
-                           int64_t step, NAMED(target) t) {
-#define TRY(R)                         \
-  if (rows >= R) {                     \
-    NAMED(tile_##R)(k, a, b, step, t); \
-    return R;                          \
-  }
-  FULL(TRY)
-#undef TRY
-  return rows;
+/* The height of the panel that begins where `rows` are left: the tallest, unless one of few rows
+ * would be left, whose sums wait for each other. */
+static int64_t NAMED(height)(int64_t rows) {
+  if (rows >= ROWS + 4 || rows == ROWS) return ROWS;
+  return rows > ROWS ? (rows + 1) / 2 : rows;
 }
 
-/* The height of the panel that begins where `rows` are left. */
-static int64_t NAMED(height)(int64_t rows) {
-#define TRY(R) \
-  if (rows >= R) return R;
-  FULL(TRY)
+/* A tile of that height. */
+static void NAMED(tile)(int64_t h, int64_t k, const T *a, const T *b,
+                        int64_t step, NAMED(target) t) {
+#define TRY(R)                         \
+  case R:                              \
+    NAMED(tile_##R)(k, a, b, step, t); \
+    break;
+  switch (h) {
+    FULL(TRY)
+    default:
+      break;
+  }
 #undef TRY
-  return rows;
 }
 
 /* to[p * width + r] = from[r * step + p] for r < count and p < k. */
@@ -235,13 +236,11 @@ INLINE void NAMED(edge_end)(const T *room, int64_t rows, int64_t count,
 }
 
 /* A tile at the right edge, by way of a whole one. */
-static int64_t NAMED(edge)(int64_t rows, int64_t count, int64_t k, const T *a,
-                           const T *b, NAMED(target) t) {
+static void NAMED(edge)(int64_t h, int64_t count, int64_t k, const T *a,
+                        const T *b, NAMED(target) t) {
   T room[ROWS * 2 * VECTOR / sizeof(T)];
-  int64_t h = NAMED(height)(rows);
-  NAMED(tile)(rows, k, a, b, COLUMNS, NAMED(edge_begin)(room, h, count, t));
+  NAMED(tile)(h, k, a, b, COLUMNS, NAMED(edge_begin)(room, h, count, t));
   NAMED(edge_end)(room, h, count, t);
-  return h;
 }
 
 /* The same by rows of A where they lie. */
@@ -263,8 +262,11 @@ static void NAMED(strip)(int64_t rows, int64_t count, int64_t k, const T *a,
   int64_t tiles = (rows + ROWS - 1) / ROWS;
   t.pace = (2 * VECTOR + tiles - 1) / tiles;
   for (int64_t i = 0, h; i < rows; i += h, a += h * k, t.c += h * t.step) {
-    h = count < COLUMNS ? NAMED(edge)(rows - i, count, k, a, b, t)
-                        : NAMED(tile)(rows - i, k, a, b, step, t);
+    h = NAMED(height)(rows - i);
+    if (count < COLUMNS)
+      NAMED(edge)(h, count, k, a, b, t);
+    else
+      NAMED(tile)(h, k, a, b, step, t);
     t.ahead += k * t.pace;
   }
 }
@@ -296,33 +298,52 @@ static bool NAMED(is_straight)(const cpu_gemm *g, bool direct) {
 /* Columns of C after which a block of rows is finished, while it is in the second cache. */
 #define NEAR_COLUMNS 256
 
-/* One row of C by several panels at once: alone, a panel's two sums would wait for each
- * other. Each element is summed as by any other tile. */
-#define PANELS     4
+/* R rows of C by P panels at once: alone, a panel's sums would wait for each other, and for B, of
+ * which each element serves few. Each element is summed as by any other tile. */
 #define NEAR_AHEAD (8 * COLUMNS) /* elements that come into the first cache */
-static void NAMED(few)(int64_t k, const T *a, const T *b, int64_t step,
-                       NAMED(target) t) {
-  VEC sum[PANELS][2];
-  UNROLL for (int j = 0; j < PANELS; j++) {
-    sum[j][0] = (VEC){0};
-    sum[j][1] = (VEC){0};
+#define FEW(R, P)                                                             \
+  __attribute__((noinline)) static void NAMED(few_##R)(                       \
+      int64_t k, const T *a, const T *b, int64_t step, NAMED(target) t) {     \
+    VEC sum[R][2 * P];                                                        \
+    UNROLL for (int i = 0; i < R; i++) UNROLL for (int j = 0; j < 2 * P; j++) \
+        sum[i][j] = (VEC){0};                                                 \
+    for (int64_t p = 0; p < k; p++, a += R, b += COLUMNS) {                   \
+      VEC row[2 * P];                                                         \
+      UNROLL for (int j = 0; j < 2 * P; j++) {                                \
+        const T *at = b + j / 2 * step + j % 2 * HALF;                        \
+        __builtin_prefetch(at + NEAR_AHEAD, 0, 3);                            \
+        row[j] = *(const VEC *)at;                                            \
+      }                                                                       \
+      UNROLL for (int i = 0; i < R; i++)                                      \
+          UNROLL for (int j = 0; j < 2 * P; j++) sum[i][j] += a[i] * row[j];  \
+    }                                                                         \
+    UNROLL for (int i = 0; i < R; i++) UNROLL for (int j = 0; j < 2 * P; j++) \
+        ROUND(sum[i][j]);                                                     \
+    UNROLL for (int i = 0; i < R; i++) UNROLL for (int j = 0; j < P; j++)     \
+        NAMED(put)(t.c + i * t.step + j * COLUMNS, sum[i] + 2 * j, t);        \
   }
-  for (int64_t p = 0; p < k; p++, b += COLUMNS)
-    UNROLL for (int j = 0; j < PANELS; j++) {
-      __builtin_prefetch(b + j * step + NEAR_AHEAD, 0, 3);
-      __builtin_prefetch(b + j * step + HALF + NEAR_AHEAD, 0, 3);
-      sum[j][0] += a[p] * *(const VEC *)(b + j * step);
-      sum[j][1] += a[p] * *(const VEC *)(b + j * step + HALF);
-    }
-  UNROLL for (int j = 0; j < 2 * PANELS; j++) {
-    VEC *to = (VEC *)(t.c + j * (int64_t)HALF);
-    VEC value = t.alpha * sum[j / 2][j % 2];
-    if (t.beta != 0) {
-      ROUND(value);
-      value += t.beta * *to;
-    }
-    *to = value;
+FEW_ROWS(FEW)
+#undef FEW
+
+/* The first columns of a few rows of C; returns how many. */
+static int64_t NAMED(columns_few)(int64_t rows, int64_t columns, int64_t k,
+                                  const T *a, const T *b, int64_t step,
+                                  NAMED(target) t) {
+  int64_t j = 0;
+#define TRY(R, P)                                                         \
+  case R:                                                                 \
+    for (; columns - j >= P * COLUMNS; j += P * COLUMNS, b += P * step) { \
+      NAMED(few_##R)(k, a, b, step, t);                                   \
+      t.c += P * COLUMNS;                                                 \
+    }                                                                     \
+    break;
+  switch (rows) {
+    FEW_ROWS(TRY)
+    default:
+      break;
   }
+#undef TRY
+  return j;
 }
 
 /* Rows of a block of A: as few blocks as there can be, for each reads B again, of one
@@ -354,11 +375,10 @@ static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
         NAMED(is_straight)(g, direct) ? rows / ROWS * ROWS : 0;
     NAMED(pack_a)(g, i + whole, rows - whole, from, k, packed_a);
     int64_t j = 0, done = 0; /* columns, and those that are finished */
-    for (; panels && rows == 1 && columns - j >= PANELS * COLUMNS;
-         j += PANELS * COLUMNS) {
-      t.c = (T *)g->c + i * g->ldc + column + j;
-      NAMED(few)(k, packed_a, panels + j * g->k, COLUMNS * g->k, t);
-    }
+    t.c = first;
+    if (panels && !whole)
+      j = NAMED(columns_few)(rows, columns, k, packed_a, panels, COLUMNS * g->k,
+                             t);
     for (; j < columns; j += COLUMNS) {
       int64_t count = columns - j < COLUMNS ? columns - j : COLUMNS;
       bool there = direct && count == COLUMNS;
@@ -478,7 +498,6 @@ static inline void NAMED(pack)(const cpu_gemm *g, T *to) {
 }
 
 #undef ROWS_NEAR
-#undef PANELS
 #undef NEAR_AHEAD
 #undef NEAR_COLUMNS
 #undef COLUMNS
