@@ -200,6 +200,7 @@ def main():
         return
     import onnx
     environment = dict(os.environ)
+    environment["OPENBLAS_NUM_THREADS"] = "1"  # numpy's threads spin after its import
     environment["PYTHONPATH"] = os.path.join(HERE, "../bridges/python")
     if args.lib:
         environment["KEEL_LIBRARY"] = args.lib
