@@ -531,7 +531,8 @@ KEEL_API keel_status keel_plan_prepare(keel_plan *plan,
 typedef struct keel_version_counts {
   uint64_t kept;          /* versions that there are now */
   uint64_t pinned;        /* of these, by keel_plan_prepare */
-  uint64_t made, evicted; /* since the plan was made, as below */
+  uint64_t made, evicted; /* since the plan was made, as below; one that is made
+                             for a single run is neither kept nor evicted */
   uint64_t hits;          /* runs that found their version */
   uint64_t misses;        /* runs that made it, or ran the plan for all sizes */
   uint64_t time;          /* nanoseconds in which versions were made */

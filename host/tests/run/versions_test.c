@@ -43,8 +43,8 @@ static keel_plan *plan_of_turning(uint32_t flags) {
 
 static keel_status try_turning(keel_plan *plan, int64_t n, int64_t m,
                                int64_t bias_m, keel_tensor **y) {
-  float data[64], bias[64];
-  for (int i = 0; i < 64; i++) {
+  float data[256], bias[256];
+  for (int i = 0; i < 256; i++) {
     data[i] = (float)(i % 5 - 2);
     bias[i] = (float)i;
   }
@@ -124,6 +124,35 @@ TEST_THAT(other_shapes_that_come_once_make_one_to_see_what_it_takes) {
     }
   /* with that of the first ones */
   assert_in_range(versions_of(plan), 2, 3);
+  keel_plan_release(plan);
+}
+
+static uint64_t made_of(keel_plan *plan) {
+  keel_version_counts counts;
+  keel_plan_versions(plan, &counts);
+  return counts.made;
+}
+
+/* Runs of shapes for which the plan for all shapes is told to take days: the less of two counts. */
+static void turn_to_a_gain(keel_plan *plan, int64_t count) {
+  for (int64_t n = 1; n <= count; n++) {
+    for (int i = 0; i < 2; i++)
+      keel_versions_note(plan->versions, NULL, 1, UINT64_C(1) << 50);
+    turn(plan, n, 2);
+  }
+}
+
+TEST_THAT(shapes_beyond_the_versions_kept_get_one_for_a_run) {
+  const int64_t sets = 2 * KEEL_VERSIONS_MOST;
+  keel_plan *plan = plan_of_turning(0);
+  turn_to_a_gain(plan, sets);
+  assert_int_equal(versions_of(plan), KEEL_VERSIONS_MOST);
+  /* some runs ask what the plan for all shapes takes: fewer and fewer */
+  assert_in_range(made_of(plan), sets - 8, sets - 3);
+  uint64_t before = made_of(plan);
+  turn_to_a_gain(plan, sets);
+  assert_in_range(made_of(plan) - before, KEEL_VERSIONS_MOST - 8,
+                  KEEL_VERSIONS_MOST + 8);
   keel_plan_release(plan);
 }
 

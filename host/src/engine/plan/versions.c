@@ -7,8 +7,10 @@
 #include "trace/trace.h"
 
 #define REMEMBERED 256 /* sets of input types seen once */
-/* one in so many new sets runs the plan for all sizes, whatever a version would save */
-#define PROBE 8
+/* one in so many new sets runs the plan for all sizes, whatever a version would save; each time that
+ * leaves it so, in twice as many */
+#define PROBE      8
+#define PROBE_MOST (1U << 16)
 
 typedef struct version {
   keel_plan *plan; /* NULL: free */
@@ -30,7 +32,8 @@ typedef struct pace {
 typedef struct worth {
   pace general, first;
   double make;   /* nanoseconds, the mean */
-  uint32_t sets; /* new ones for which a version at once was considered */
+  uint32_t sets; /* for which a version was made at once since the last probe */
+  uint32_t probe; /* sets until the next one */
 } worth;
 
 struct keel_versions {
@@ -163,18 +166,24 @@ static bool pays_at_once(keel_versions *all, uint64_t elements) {
   double first = w->first.least * (double)elements + w->make;
   if (w->general.count < 3) return false;
   if (w->first.count < 2) return w->sets++ < 2;
-  return first < general && ++w->sets % PROBE;
+  if (first >= general || !w->probe) w->probe = PROBE;
+  if (first >= general) return false;
+  if (++w->sets % w->probe) return true;
+  w->sets = 0;
+  if (w->probe < PROBE_MOST) w->probe *= 2;
+  return false;
 }
 
-/* Whether a version for these types is worth making: they recur, one run pays for it, or they are
- * the first ones, which usually recur (and shape-agnostic kernels would pack the weights once
- * more). Notes the types as seen. With the lock held. */
-static bool are_worth_it(keel_versions *all, uint64_t hash, uint64_t elements) {
+/* Whether a version for these types is worth making: one run pays for it; or it is kept, and they
+ * recur, or are the first ones, which usually recur (and shape-agnostic kernels would pack the
+ * weights once more). Notes the types as seen. With the lock held. */
+static bool are_worth_it(keel_versions *all, uint64_t hash, uint64_t elements,
+                         bool kept) {
   bool first = !all->came_next && !all->ahead;
   for (uint32_t i = 0; i < REMEMBERED; i++)
-    if (all->came[i] == hash) return true;
+    if (all->came[i] == hash) return kept || pays_at_once(all, elements);
   all->came[all->came_next++ % REMEMBERED] = hash;
-  return first || pays_at_once(all, elements);
+  return (kept && first) || pays_at_once(all, elements);
 }
 
 /* With the lock held. */
@@ -279,8 +288,10 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   pthread_mutex_lock(&all->lock);
   keel_plan *found = versions_find(all, hash, inputs, out_timed);
   version old = {0};
-  bool makes = !found && are_worth_it(all, hash, elements) && !all->making &&
-               make_way(all, false, &old);
+  bool makes =
+      !found &&
+      are_worth_it(all, hash, elements, make_way(all, false, &old) != NULL) &&
+      !all->making;
   if (makes) all->making = true;
   pthread_mutex_unlock(&all->lock);
   if (!makes) return found;

@@ -6,8 +6,9 @@
  * made. In a version, shapes are constants: the ops that compute them are folded, memory
  * can be planned, and costs are known. There are at most KEEL_VERSIONS_MOST versions. A run evicts
  * only a version that has not been used for KEEL_VERSIONS_UNUSED runs: of more sets that come in
- * turn, some have versions and the rest run the plan itself, instead of each evicting the next. A
- * prepared version evicts any other, and stays. */
+ * turn, some have versions and the rest run the plan itself, instead of each evicting the next; or,
+ * where one run pays for a version, one that serves this run alone. A prepared version evicts any
+ * other, and stays. */
 #ifndef KEEL_VERSIONS_H
 #define KEEL_VERSIONS_H
 
