@@ -57,6 +57,13 @@ endif()
 keel_note("${KEEL_CJSON}" "cJSON" "plugin manifests"
           "no plugin manifests; install libcjson-dev")
 
+# Python's calls in C, by the limited API of CPython 3.11: for every one from there on
+find_package(Python3 3.11 QUIET COMPONENTS Interpreter Development.Module)
+set(KEEL_PYTHON_CALLS ${Python3_Development.Module_FOUND})
+set(KEEL_PYTHON_INCLUDE ${Python3_INCLUDE_DIRS})
+keel_note("${KEEL_PYTHON_CALLS}" "Python.h of 3.11 or later" "the Python package's calls in C"
+          "the Python package calls by ctypes alone, at several times the cost; install python3-dev")
+
 # links between processes: a module for each MPI, by the names that Debian gives to compilers
 find_program(KEEL_OPENMPI_CC mpicc.openmpi)
 find_program(KEEL_MPICH_CC mpicc.mpich)

@@ -36,6 +36,6 @@ libdnnl-dev libjpeg-dev libpng-dev libwebp-dev libtiff-dev libopenjp2-7-dev open
 # what the tests of minutes take beside that
 short_packages="git clang-format python3 binutils file"
 # what all tests take beside that
-test_packages="openmpi-bin libopenmpi-dev mpich libmpich-dev clang clang-tidy g++ libtbb-dev python3-venv python3-pip python3-numpy \
+test_packages="openmpi-bin libopenmpi-dev mpich libmpich-dev clang clang-tidy g++ libtbb-dev python3-dev python3-venv python3-pip python3-numpy \
 libclblast-dev dpkg-dev help2man pandoc valgrind mlir-19-tools pocl-opencl-icd oclgrind mesa-vulkan-drivers vulkan-validationlayers \
 gcc-mingw-w64-x86-64-win32"

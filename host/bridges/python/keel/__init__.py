@@ -17,7 +17,7 @@ from ctypes import byref, c_char_p, c_int64, c_uint32, c_void_p, create_string_b
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from . import _dlpack, _interrupt
+from . import _calls, _dlpack, _interrupt
 from . import _native as native
 from ._native import lib, text
 
@@ -85,6 +85,7 @@ class _Owner:
     """What has a handle of libkeel, which only one object may release. So copy.copy gives the same
     object; deepcopy and pickle are refused."""
 
+    __slots__ = ()
     _instead = "make another one in its place"
 
     def __copy__(self) -> Any:
@@ -97,28 +98,23 @@ class _Owner:
         raise TypeError(f"{self!r} can't be pickled: {self._instead}")
 
 
-class _Core(_Owner):
+class _Core(_calls.Core, _Owner):
     """A libkeel context, which closes when the last of those that use it is gone: the Context,
     models, tensors. They may go in any order: the collector of cycles keeps none."""
 
     waiting: list[_Core] = []  # closed by nobody yet: another library has a tensor of theirs
 
-    def __init__(self, handle: c_void_p, narrow: bool) -> None:
-        self._handle = handle
+    def __init__(self, handle: int, narrow: bool) -> None:
+        super().__init__(handle)
         self._narrow = narrow  # it has opened no other drivers than the CPU's
-        self._users = 1
-        self._lock = threading.RLock()  # the collector may drop tensors at any point
+        self._lock = threading.RLock()
         self.token = _interrupt.Token()
 
     @property
-    def handle(self) -> c_void_p:
-        if not self._handle:
+    def handle(self) -> int:
+        if not self.context:
             raise ValueError("the context is closed")
-        return self._handle
-
-    def hold(self) -> None:
-        with self._lock:
-            self._users += 1
+        return self.context
 
     def widen(self) -> bool:
         """Opens the drivers that were left out. False: there are none."""
@@ -133,34 +129,31 @@ class _Core(_Owner):
         """Whether a device that has just been added may have what the CPU has not."""
         return error.code == native.UNIMPLEMENTED and self.widen()
 
-    def __enter__(self) -> c_void_p:
+    def __enter__(self) -> int:
         """The handle, which another thread can't close before the block ends."""
         with self._lock:
             handle = self.handle
-            self._users += 1
+            self.hold()
         return handle
 
     def __exit__(self, *failure: object) -> None:
         self.drop()
 
-    def drop(self) -> None:
-        with self._lock:
-            self._users -= 1
-            last = self._users == 0
-        if last and not sys.is_finalizing() and self.left():
+    def _last(self) -> None:
+        if not sys.is_finalizing() and self.left():
             _Core.waiting.append(self)
 
     def left(self, users: int = 0) -> str:
         """Closes it, where no more than so many users have it. Returns why it is still open, or
         nothing."""
         with self._lock:
-            if not self._handle:
+            if not self.context:
                 return ""
-            if self._users > users:
+            if self.users > users:
                 return "models or tensors of the context are left, or calls of it"
-            if lib.keel_dlpack_count(self._handle):  # tensors that another library has
+            if lib.keel_dlpack_count(self.context):  # tensors that another library has
                 return "arrays that share memory of the context are left"
-            handle, self._handle = self._handle, c_void_p()
+            handle = self.taken()
         self.token.release()
         lib.keel_close(handle)
         return ""
@@ -210,30 +203,11 @@ class Device(_Owner):
         return hash(self._handle)
 
 
-class Tensor(_Owner):
+class Tensor(_calls.Value, _Owner):
     """A value: immutable data on a device or in host memory, or a sequence of values."""
 
+    __slots__ = ("__weakref__",)
     _instead = "give its numpy(), or to(device)"
-
-    def __init__(self, core: _Core, handle: c_void_p) -> None:
-        self._core = core
-        self._held: c_void_p | None = handle  # None: a run has taken it over
-        core.hold()
-
-    def __del__(self) -> None:
-        if getattr(self, "_held", None):
-            lib.keel_tensor_release(self._held)
-            self._core.drop()
-
-    @property
-    def _handle(self) -> c_void_p:
-        if self._held is None:
-            raise ValueError("the tensor was donated to a run, and can't be used any more")
-        return self._held
-
-    def _give_away(self) -> None:
-        self._held = None
-        self._core.drop()
 
     @property
     def dtype(self) -> str:
@@ -256,11 +230,16 @@ class Tensor(_Owner):
         out = native.handle()
         where = None if device is None else _device_of(self._core, device)._handle
         _check(lib.keel_tensor_to(self._handle, where, byref(out)))
-        return Tensor(self._core, out)
+        return _owned(self._core, out)
 
     def numpy(self) -> Any:
         """A NumPy array, read-only where it shares the memory."""
         import numpy
+        if _calls.fast:
+            try:
+                return numpy.asarray(memoryview(self))  # type: ignore[arg-type]
+            except BufferError:  # NumPy has the type from others, or the memory is a device's
+                pass
         number = lib.keel_tensor_dtype(self._handle)
         kind = _kinds.get(number)
         if kind is None:
@@ -327,7 +306,7 @@ class Tensor(_Owner):
         out = native.handle()
         if lib.keel_sequence_at(self._handle, index, byref(out)) != native.OK:
             raise IndexError(text(lib.keel_message()))
-        return Tensor(self._core, out)
+        return _owned(self._core, out)
 
     def __repr__(self) -> str:
         room = create_string_buffer(256)
@@ -370,7 +349,13 @@ class Model(_Owner):
         self.outputs = self._ports(plan, lib.keel_plan_output_count, lib.keel_plan_output)
         self.initializers = self._ports(program, lib.keel_program_initializer_count,
                                         lib.keel_program_initializer)
+        self._names = [port.name for port in self.inputs]
+        self._named = set(self._names)
         self._others: dict[tuple[str, ...], Model] = {}
+        self._fast: Any = None  # runs of tensors and arrays in C
+        if _calls.fast and all(p.kind == "tensor" for p in (*self.inputs, *self.outputs)):
+            self._fast = _calls.fast.Call(core, plan.value, len(self.inputs), len(self.outputs),
+                                          Tensor)
 
     def _ports(self, handle: c_void_p, count: Any, at: Any) -> list[Port]:
         found = []
@@ -408,8 +393,12 @@ class Model(_Owner):
         initial = {port.name for port in self.initializers}
         return tuple(sorted(initial.intersection(named)))
 
-    def _in_order(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        names = [port.name for port in self.inputs]
+    def _in_order(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        names = self._names
+        if not named and len(given) == len(names):
+            return given
+        if not given and named.keys() == self._named:
+            return tuple([named[name] for name in names])
         unknown = [name for name in named if name not in names]
         if len(given) > len(names) or unknown:
             raise TypeError(
@@ -426,9 +415,9 @@ class Model(_Owner):
         twice = [name for name in names[:len(given)] if name in named]
         if twice:
             raise TypeError(f"input {twice[0]!r} is given twice")
-        return values
+        return tuple(values)
 
-    def _donated(self, names: Sequence[str], values: list[Any]) -> list[int]:
+    def _donated(self, names: Sequence[str], values: Sequence[Any]) -> list[int]:
         """The indices of the inputs that are donated."""
         if isinstance(names, str):
             names = [names]
@@ -462,26 +451,33 @@ class Model(_Owner):
         An initializer (Model.initializers) that is given by name replaces the model's own
         value; each set of them is planned once.
         """
-        count = len(self.inputs)
         replaced = self._replaced(named) if self.initializers and named else ()
         if replaced and self._load:
-            own = {name: named[name] for name in replaced}
-            rest = {name: value for name, value in named.items() if name not in own}
+            initial = {name: named[name] for name in replaced}
+            rest = {name: value for name, value in named.items() if name not in initial}
             known = dict(zip((port.name for port in self.inputs), self._in_order(inputs, rest)))
             return self._with_inputs(replaced).run(timeout=timeout, donate=donate,
-                                                   wait=wait, **known, **own)
-        values = inputs if len(inputs) == count and not named else self._in_order(inputs, named)
+                                                   wait=wait, **known, **initial)
+        values = self._in_order(inputs, named)
+        flags, limit = 0 if wait else native.RUN_ENQUEUES, _nanoseconds(timeout)
         core = self._core
+        if self._fast and not donate:
+            ran = self._fast.run(values, flags, limit)
+            if isinstance(ran, list):
+                return ran
+            if ran is not None:
+                error = Error(ran, text(lib.keel_message()))
+                if not core.may_help(error):
+                    raise error
         own = [_value(core, value, port) for value, port in zip(values, self.inputs)]
         n, m = len(own), len(self.outputs)
         if self._arrays is None:
             self._arrays = c_void_p * max(1, n), c_void_p * max(1, m)
         arguments = self._arrays[0](*[t._handle for t in own])
         results = self._arrays[1]()
-        params = native.RunParams(native.RUN_PARAMS_SIZE, 0 if wait else native.RUN_ENQUEUES, None,
-                                  0 if timeout is None else _nanoseconds(timeout))
+        params = native.RunParams(native.RUN_PARAMS_SIZE, flags, None, limit)
         context = core.handle
-        donated = self._donated(donate, list(values)) if donate else []
+        donated = self._donated(donate, values) if donate else []
         if donated:
             params.donated = (c_uint32 * len(donated))(*donated)
             params.donated_count = len(donated)
@@ -503,7 +499,7 @@ class Model(_Owner):
                 if donated or not core.may_help(error):
                     raise
                 call()
-            outputs += [Tensor(core, c_void_p(results[i])) for i in range(m)]
+            outputs += [Tensor(core, results[i]) for i in range(m)]
         except KeyboardInterrupt:
             for i in range(len(outputs), m):  # it may come when the run has ended
                 lib.keel_tensor_release(results[i])
@@ -536,7 +532,7 @@ class Model(_Owner):
         in which they were made (time)."""
         counts = native.VersionCounts()
         lib.keel_plan_versions(self._plan, byref(counts))
-        return {name: int(getattr(counts, name)) for name, _ in counts._fields_}
+        return {name: int(getattr(counts, name)) for name, *_ in counts._fields_}
 
     def batch_objection(self) -> str:
         """Why the rows of its inputs, along their open first dimension, may not be treated apart; ""
@@ -550,10 +546,11 @@ class Model(_Owner):
         """The bytes that the model holds, by device and in "host" memory: constants, those that are
         read in its file (mapped), those of which kernels have a form of their own (taken), the memory
         of recordings (recorded), and that which each run takes from the pool (values)."""
-        found, one = {}, native.Footprint()
+        found: dict[str, dict[str, int]] = {}
+        one = native.Footprint()
         while lib.keel_plan_footprint(self._plan, len(found), byref(one)) == native.OK:
             found[text(one.device)] = {name: int(getattr(one, name))
-                                       for name, _ in one._fields_[1:]}
+                                       for name, *_ in one._fields_[1:]}
         return found
 
     def __repr__(self) -> str:
@@ -566,7 +563,7 @@ class Context(_Owner):
 
     _instead = "open another one"
 
-    def __init__(self, handle: c_void_p, narrow: bool = False) -> None:
+    def __init__(self, handle: int, narrow: bool = False) -> None:
         self._core = _Core(handle, narrow)
 
     def __del__(self) -> None:
@@ -574,7 +571,7 @@ class Context(_Owner):
             self._core.drop()
 
     @property
-    def _handle(self) -> c_void_p:
+    def _handle(self) -> int:
         return self._core.handle
 
     def trim(self) -> None:
@@ -626,7 +623,7 @@ class Context(_Owner):
                     raise
             return self._loaded(handle, model, device, places or {}, timeout)
 
-    def _loaded(self, handle: c_void_p, model: str | os.PathLike[str] | bytes,
+    def _loaded(self, handle: int, model: str | os.PathLike[str] | bytes,
                 device: Device | str | None, places: Mapping[str, str],
                 timeout: float | None) -> Model:
         program = native.handle()
@@ -717,6 +714,11 @@ def _nanoseconds(seconds: float | None) -> int:
     return max(1, int(seconds * 1e9))
 
 
+def _owned(core: _Core, out: c_void_p) -> Tensor:
+    """The Tensor of a handle that libkeel has given."""
+    return Tensor(core, int(out.value or 0))
+
+
 def _tensor(core: _Core, value: Any, dtype: str | None) -> Tensor:
     if isinstance(value, Tensor):
         if value._core is not core:
@@ -742,7 +744,7 @@ def _tensor(core: _Core, value: Any, dtype: str | None) -> Tensor:
         failure = Error(code, text(lib.keel_message()))
         _dlpack.give_up(managed, versioned)
         raise failure
-    return Tensor(core, out)
+    return _owned(core, out)
 
 
 def _of_numbers(core: _Core, value: Any, dtype: str | None) -> Tensor:
@@ -768,7 +770,7 @@ def _of_numbers(core: _Core, value: Any, dtype: str | None) -> Tensor:
     kind = lib.keel_dtype_of(names[array.dtype].encode())
     _check(lib.keel_tensor_create(core.handle, kind, array.ndim, dims, array.ctypes.data,
                                   byref(out)))
-    return Tensor(core, out)
+    return _owned(core, out)
 
 
 def _value(core: _Core, value: Any, port: Port) -> Tensor:
@@ -777,7 +779,7 @@ def _value(core: _Core, value: Any, port: Port) -> Tensor:
     out = native.handle()
     if value is None and port.kind == "optional":
         _check(lib.keel_optional_empty(core.handle, byref(out)))
-        return Tensor(core, out)
+        return _owned(core, out)
     arrays = isinstance(value, (list, tuple)) and all(
         isinstance(item, Tensor) or hasattr(item, "__dlpack__") for item in value)
     # a list of numbers is a tensor, where the port may take one
@@ -788,7 +790,7 @@ def _value(core: _Core, value: Any, port: Port) -> Tensor:
     items = [_tensor(core, item, port.dtype) for item in value]
     handles = (c_void_p * max(1, len(items)))(*[item._handle for item in items])
     _check(lib.keel_sequence_create(core.handle, handles, len(items), byref(out)))
-    return Tensor(core, out)
+    return _owned(core, out)
 
 
 def _items(tensor: Tensor) -> list[Tensor] | None:
@@ -828,12 +830,12 @@ def _apart(tensor: Tensor, shared: list[tuple[int, int]], port: Port | None = No
         parts = [_apart(item, shared) for item in items]
         handles = (c_void_p * max(1, len(parts)))(*[part._handle for part in parts])
         _check(lib.keel_sequence_create(core.handle, handles, len(parts), byref(out)))
-        return Tensor(core, out)
+        return _owned(core, out)
     dims = (c_int64 * max(1, len(tensor.shape)))(*tensor.shape)
     _check(lib.keel_tensor_create(core.handle, lib.keel_tensor_dtype(tensor._handle),
                                   len(tensor.shape), dims, lib.keel_tensor_data(tensor._handle),
                                   byref(out)))
-    return Tensor(core, out)
+    return _owned(core, out)
 
 
 def open(*, plugins: Sequence[str | os.PathLike[str]] = (), only: bool = False,
@@ -869,7 +871,7 @@ def open(*, plugins: Sequence[str | os.PathLike[str]] = (), only: bool = False,
         params.visible = b"cpu"
     out = native.handle()
     _check(lib.keel_open(byref(params), byref(out)))
-    return Context(out, narrow)
+    return Context(int(out.value or 0), narrow)
 
 
 _lock = threading.Lock()

@@ -15,6 +15,7 @@ from _thread import get_ident
 from ctypes import byref, c_void_p
 from typing import Any, Callable
 
+from . import _calls
 from . import _native as native
 from ._native import lib
 
@@ -75,15 +76,29 @@ class _Watch:
         return cancelled
 
 
+class _FastWatch:
+    """The same in C, whose handler of the signal stays in place."""
+
+    def begin(self, cancel: c_void_p) -> None:
+        _calls.fast.begin(cancel.value)
+
+    def end(self) -> bool:
+        return bool(_calls.fast.end())
+
+
 _watch: _Watch | None = None
+_fast_watch = _FastWatch()
 _main = threading.main_thread().ident
 
 
 def _forked() -> None:
     global _watch, _main
     _watch, _main = None, threading.main_thread().ident
+    if _calls.fast:
+        _calls.fast.forked(_main)
 
 
+_forked()
 os.register_at_fork(after_in_child=_forked)
 
 
@@ -93,9 +108,11 @@ def reaches() -> bool:
             and _signal.getsignal(_INTERRUPT) is _signal.default_int_handler)
 
 
-def _watched() -> _Watch | None:
+def _watched() -> _Watch | _FastWatch | None:
     """None: this thread gets no signals, or they are another handler's."""
     global _watch
+    if _calls.fast:
+        return _fast_watch if _calls.fast.watched() else None
     if not reaches():
         return None
     if _watch is None:
@@ -114,7 +131,7 @@ class Token:
             lib.keel_cancel_release(self._cancel)
             self._cancel = None
 
-    def call(self, context: c_void_p, params: Any, function: Callable[[], int]) -> int:
+    def call(self, context: int, params: Any, function: Callable[[], int]) -> int:
         """Calls the function, whose parameters have a field `cancel`."""
         watch = _watched()
         if watch is None:

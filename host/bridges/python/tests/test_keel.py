@@ -17,6 +17,7 @@ import threading
 import time
 import unittest
 import unittest.mock
+import weakref
 
 CASES = "/usr/share/libonnx-testdata/data/node/"
 try:
@@ -116,6 +117,30 @@ class Runs(unittest.TestCase):
         (y,) = same.run(x)
         x[:] = 7
         self.assertEqual(y.numpy().ravel().tolist(), [0, 1, 2, 3])
+
+    def test_values_of_many_kinds_in_one_call(self):
+        total = keel.load(case("test_sum_example"), device="cpu:0")  # of three
+        kinds = (lambda x: x, keel._default().tensor, np.ndarray.tolist, lambda x: x[::-1][::-1],
+                 lambda x: x.astype(">f4"), lambda x: np.frombuffer(x.tobytes(), np.float32))
+        x = np.array([1, 2, 3], np.float32)
+        for a in kinds:
+            for b in kinds:
+                for given in ((a(x), b(x), x), (x, a(x), b(x))):
+                    self.assertEqual(total.run(*given)[0].numpy().tolist(), [3, 6, 9])
+                named = dict(zip([port.name for port in total.inputs], (b(x), x, a(x))))
+                self.assertEqual(total.run(**named)[0].numpy().tolist(), [3, 6, 9])
+
+    def test_calls_are_in_c_where_they_were_built(self):
+        wanted = os.environ.get("KEEL_TEST_CALLS_IN_C") == "1" and sys.version_info >= (3, 11)
+        self.assertEqual(keel._calls.fast is not None, wanted)
+
+    def test_a_tensor_has_weak_references_and_no_other_fields(self):
+        y = self.product.run(self.a, self.b)[0]
+        gone = weakref.ref(y)
+        with self.assertRaises(AttributeError):
+            y.name = "y"
+        del y
+        self.assertIsNone(gone())
 
     def test_a_model_in_memory_is_that_of_a_file(self):
         with open(case("test_identity"), "rb") as file:

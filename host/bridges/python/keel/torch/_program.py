@@ -260,7 +260,7 @@ class Call:
         n, m = len(region.inputs), len(region.outputs)
         scope: dict[str, Any] = dict(
             _CALLS, __name__=__name__, plan=c_void_p(self.plan.handle), owner=self.plan,
-            context=c_void_p(self.core.handle.value), pool=[], fail=_fail, fit=_fit, apart=_apart,
+            context=c_void_p(self.core.handle), pool=[], fail=_fail, fit=_fit, apart=_apart,
             nowhere=addressof(_NOTHING), run=_runner(self.core), empty_strided=torch.empty_strided)
         fills: list[str] = []
         sizes: list[int] = []  # of the arrays of dims that change
