@@ -532,8 +532,11 @@ static void run_directions(recurrence *n, direction *d) {
   double block = 2.0 * (double)(n->batch * n->gates * n->hidden * n->units);
   bool both = n->directions > 1 && width > 1 &&
               block * (double)(n->blocks * n->steps) > 4e5;
+  const int64_t worth = (int64_t)(1.5e5 / (block + 1)) + 1;
+  const int64_t share = (n->blocks + width - 1) / width;
   n->grain = both && width <= n->directions ? n->blocks
-                                            : (int64_t)(4e5 / (block + 1)) + 1;
+             : share > worth                ? share
+                                            : worth;
   for (int64_t i = 0; i < n->directions; i++)
     take_inputs(&d[i]);
   if (both)
