@@ -77,7 +77,7 @@ TEST_THAT(what_is_grown_out_of_is_not_kept) {
 
 /* The first rounds may give back what a larger piece comes after. */
 TEST_THAT(sizes_that_come_again_are_kept) {
-  static const uint64_t sizes[] = {2, 1, 8, 4, 16, 3};
+  static const uint64_t sizes[] = {2, 1, 8, 4, 16, 32};
   enum { SIZES = sizeof sizes / sizeof *sizes };
   for (int round = 0; round < 2 * SIZES; round++) {
     uint64_t sum = 0;
@@ -95,6 +95,28 @@ static void take_and_free(uint64_t size) {
   keel_buffer *buffer = NULL;
   expect_ok(keel_heap_take(&device->heap, size, &buffer));
   keel_buffer_release(buffer);
+}
+
+/* A kept one of less than twice the size serves; one of twice the size does not. */
+TEST_THAT(a_larger_one_serves) {
+  take_and_free(8 * MIB);
+  for (uint64_t size = 7; size > 4; size--)
+    take_and_free(size * MIB);
+  assert_int_equal(stats_now().pooled_bytes, 8 * MIB);
+  take_and_free(4 * MIB);
+  assert_int_equal(stats_now().pooled_bytes, 12 * MIB);
+}
+
+/* A new one replaces no more of the smaller than it takes. */
+TEST_THAT(a_new_one_replaces_its_own_size) {
+  for (uint64_t size = 2; size <= 16; size *= 2)
+    take_and_free(size * MIB); /* 16 replaces 8, and 8 has replaced the rest */
+  assert_int_equal(stats_now().pooled_bytes, 16 * MIB);
+  for (uint64_t size = 8; size >= 2; size /= 2)
+    take_and_free(size * MIB);
+  assert_int_equal(stats_now().pooled_bytes, 30 * MIB);
+  take_and_free(24 * MIB);
+  assert_int_equal(stats_now().pooled_bytes, (24 + 4 + 2) * MIB);
 }
 
 /* What is too large to be kept is allocated each time: smaller pieces stay nevertheless. */

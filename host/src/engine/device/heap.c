@@ -15,6 +15,8 @@
 
 #define SMALL_KEPT  16 /* buffers of one class that a thread keeps */
 #define SHRINK_FROM (UINT64_C(1) << 20) /* bytes */
+#define TRIM_FROM   (UINT64_C(64) << 20)
+#define LARGER      3 /* classes: a buffer of at most twice the size serves, too */
 
 _Thread_local keel_thread_lists keel_lists;
 
@@ -61,13 +63,17 @@ static void give_back(keel_buffer *buffer) {
   free(buffer);
 }
 
-static void give_back_all(keel_buffer *buffer) {
+/* Returns the bytes. */
+static uint64_t give_back_all(keel_buffer *buffer) {
+  uint64_t bytes = 0;
   for (keel_buffer *next; buffer; buffer = next) {
     next = buffer->next;
+    bytes += buffer->size;
     atomic_fetch_sub_explicit(&buffer->heap->context->pooled, buffer->size,
                               memory_order_relaxed);
     give_back(buffer);
   }
+  return bytes;
 }
 
 /* ---- the heap's own lists ------------------------------------------------------
@@ -133,21 +139,22 @@ static bool is_most(const keel_heap *heap, uint32_t class) {
          atomic_load_explicit(&heap->most[class], memory_order_relaxed);
 }
 
-/* Makes room for the first allocation of a class beyond its earlier number: frees pooled buffers of
- * smaller classes. Tensors that grow would leave two buffers of each class behind. Where sizes come
- * again, this ends, also with several runs at once: the largest class reaches what is needed of it,
- * then the next does. */
+/* Makes room for the first allocation of a class beyond its earlier number: frees as much of pooled
+ * buffers of smaller classes, the largest first. Tensors that grow would leave two buffers of each
+ * class behind. Where sizes come again, this ends, also with several runs at once: the largest class
+ * reaches what is needed of it, then the next does. */
 static void replace_smaller(keel_heap *heap, uint32_t class, uint64_t size) {
-  bool had = false;
+  uint64_t given = 0;
   if (size < SHRINK_FROM || !is_most(heap, class)) return;
-  for (uint32_t i = KEEL_SMALL_CLASSES; i < class; i++) {
+  for (uint32_t i = class; i-- > KEEL_SMALL_CLASSES && given < size;) {
     if (!atomic_load_explicit(&heap->lists[i], memory_order_relaxed)) continue;
-    give_back_all(take_list(heap, i));
+    given += give_back_all(take_list(heap, i));
     atomic_store_explicit(&heap->most[i], atomic_load(&heap->alive[i]),
                           memory_order_relaxed);
-    had = true;
   }
-  if (had && keel_device_addressable(heap->device)) return_to_system();
+  /* what is allocated next lies there, unless it is much */
+  if (given >= TRIM_FROM && keel_device_addressable(heap->device))
+    return_to_system();
 }
 
 /* Counts one that has been allocated. */
@@ -317,6 +324,15 @@ static keel_buffer *take_pooled(keel_heap *heap, uint32_t class) {
   return buffer;
 }
 
+/* One of a class that is not much larger. */
+static keel_buffer *take_larger(keel_heap *heap, uint32_t class) {
+  keel_buffer *buffer = NULL;
+  for (uint32_t i = 1; i <= LARGER && !buffer && class + i < KEEL_HEAP_CLASSES;
+       i++)
+    buffer = take_pooled(heap, class + i);
+  return buffer;
+}
+
 static keel_status heap_take(keel_heap *heap, uint64_t size, bool waits,
                              keel_buffer **out_buffer) {
   uint64_t rounded = 0;
@@ -330,6 +346,7 @@ static keel_status heap_take(keel_heap *heap, uint64_t size, bool waits,
       rounded >= SHRINK_FROM) { /* another thread may hold the list */
     sched_yield();
     buffer = take_pooled(heap, class);
+    if (!buffer) buffer = take_larger(heap, class);
   }
   keel_status status =
       buffer ? KD_OK : heap_grow(heap, rounded, class, 0, waits, &buffer);

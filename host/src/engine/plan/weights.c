@@ -91,6 +91,9 @@ static void find_uses(const keel_executable *executable, uint8_t *uses) {
 
 /* ---- letting go ----------------------------------------------------------------- */
 
+/* Bytes of constants after which pools give back what they have. */
+#define LARGE (UINT64_C(1) << 20)
+
 static void weights_note(gone *all, keel_tensor *tensor) {
   if (tensor) all->list[all->count++] = tensor;
 }
@@ -172,6 +175,15 @@ static bool weights_make_room(const keel_plan *plan, gone *all) {
   return all->list != NULL;
 }
 
+/* Bytes that go back to a pool with this reference: a version's weights are others', too. */
+static uint64_t weights_freed_by(const keel_tensor *tensor) {
+  return keel_refs_unique(&tensor->refs) && tensor->kind == KEEL_DATA &&
+                 tensor->buffer && keel_refs_unique(&tensor->buffer->refs) &&
+                 !keel_mapping_holds(tensor)
+             ? tensor->buffer->size
+             : 0;
+}
+
 static void weights_let_go(keel_plan *plan) {
   gone all = {0};
   /* relaxed: ordered by the acquire on `count` */
@@ -184,9 +196,12 @@ static void weights_let_go(keel_plan *plan) {
   atomic_store_explicit(&plan->weight_readers.expected, false,
                         memory_order_release);
   atomic_store_explicit(&plan->weight_readers.count, 0, memory_order_release);
-  for (uint32_t i = 0; i < all.count; i++)
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < all.count; i++) {
+    bytes += weights_freed_by(all.list[i]);
     keel_tensor_release(all.list[i]);
-  keel_heap_shrink(plan->context, plan->device);
+  }
+  if (bytes >= LARGE) keel_heap_shrink(plan->context, plan->device);
   free(all.list);
 }
 
