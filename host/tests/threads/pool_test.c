@@ -49,6 +49,49 @@ TEST_THAT(loops_nest) {
   keel_pool_release(pool);
 }
 
+/* The threads that take part, and how many wait for others. */
+typedef struct meeting {
+  pthread_t caller;
+  atomic_int others, here;
+  int wanted;
+} meeting;
+
+/* Waits until so many threads are in the loop, for a second. */
+static void meet(void *context, int64_t begin, int64_t end) {
+  meeting *all = context;
+  (void)begin;
+  (void)end;
+  if (!pthread_equal(pthread_self(), all->caller))
+    atomic_fetch_add(&all->others, 1);
+  atomic_fetch_add(&all->here, 1);
+  for (uint64_t until = keel_now() + 1000000000;
+       atomic_load(&all->here) < all->wanted && keel_now() < until;)
+    sched_yield();
+}
+
+/* How many of a loop's four pieces other threads did, while there are so many runs. */
+static int others_of(int runs, int wanted) {
+  meeting all = {.caller = pthread_self(), .wanted = wanted};
+  for (int i = 0; i < runs; i++)
+    keel_pool_begin_run();
+  keel_parallel_for(4, 1, meet, &all);
+  for (int i = 0; i < runs; i++)
+    keel_pool_end_run();
+  return atomic_load(&all.others);
+}
+
+TEST_THAT(runs_share_the_threads) {
+  keel_pool *pool = NULL;
+  expect_ok(keel_pool_retain(3, &pool));
+  assert_int_equal(others_of(0, 4), 3);
+  assert_int_equal(others_of(1, 4), 3);
+  assert_true(others_of(2, 2) >= 1); /* two threads for each */
+  assert_int_equal(others_of(4, 0), 0);
+  assert_int_equal(others_of(9, 0), 0);
+  assert_int_equal(others_of(1, 4), 3);
+  keel_pool_release(pool);
+}
+
 typedef struct counting {
   keel_task task;
   atomic_int *left;

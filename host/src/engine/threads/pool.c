@@ -89,6 +89,8 @@ struct keel_pool {
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static keel_pool *pools; /* under `opening` */
+/* application threads in runs, of all pools; relaxed: a hint */
+static _Alignas(64) atomic_uint runs_now;
 static _Thread_local worker *self;
 static _Thread_local keel_pool *in_use; /* by this thread's loops */
 
@@ -251,9 +253,30 @@ static int claim_loop(keel_pool *pool) {
   return -1;
 }
 
-/* Pieces, in ranges of about one size; more than one. */
-static void deal(keel_pool *pool, loop *at, uint32_t pieces) {
+void keel_pool_begin_run(void) {
+  atomic_fetch_add_explicit(&runs_now, 1, memory_order_relaxed);
+}
+
+void keel_pool_end_run(void) {
+  atomic_fetch_sub_explicit(&runs_now, 1, memory_order_relaxed);
+}
+
+/* How many threads a loop gets: those of the pool, shared by the runs that there are. */
+static uint32_t pool_part(const keel_pool *pool) {
+  uint32_t runs = atomic_load_explicit(&runs_now, memory_order_relaxed);
   uint32_t threads = pool->worker_count + 1;
+  uint32_t part = runs > 1 ? (threads + runs / 2) / runs : threads;
+  return part ? part : 1;
+}
+
+/* Whether runs have all processors. */
+static bool pool_is_full(const keel_pool *pool) {
+  uint32_t runs = atomic_load_explicit(&runs_now, memory_order_relaxed);
+  return runs > 1 && runs > pool->worker_count;
+}
+
+/* Pieces, in ranges of about one size; more than one. */
+static void deal(loop *at, uint32_t pieces, uint32_t threads) {
   at->range_count = pieces < threads ? pieces : threads;
   for (uint32_t i = 0, begin = 0; i < at->range_count; i++) {
     uint32_t end = begin + (pieces - begin) / (at->range_count - i);
@@ -263,8 +286,9 @@ static void deal(keel_pool *pool, loop *at, uint32_t pieces) {
   }
 }
 
-static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
-                     bool single, kd_loop_body body, void *context) {
+static void run_loop(keel_pool *pool, int slot, uint32_t threads, int64_t count,
+                     int64_t piece, bool single, kd_loop_body body,
+                     void *context) {
   loop *at = &pool->loops[slot];
   uint64_t bit = UINT64_C(1) << slot;
   uint32_t pieces = (uint32_t)((count - 1) / piece + 1);
@@ -274,12 +298,10 @@ static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
   at->ranges = pool->ranges + (size_t)slot * (pool->worker_count + 1);
   at->body = body;
   at->context = context;
-  deal(pool, at, pieces);
+  deal(at, pieces, threads);
   atomic_store_explicit(&at->over, false, memory_order_relaxed);
   atomic_fetch_or_explicit(&pool->running, bit, memory_order_seq_cst);
-  wake(pool,
-       (int)(pieces > pool->worker_count ? pool->worker_count : pieces - 1),
-       true);
+  wake(pool, (int)at->range_count - 1, true);
   pool_share(at, own_range(pool));
   atomic_fetch_and_explicit(&pool->running, ~bit, memory_order_seq_cst);
   /* acquire: pairs with the helpers' release */
@@ -318,11 +340,12 @@ static void loop_over(keel_pool *pool, int64_t count, int64_t piece,
   while (count / piece >= INT32_MAX) /* a range counts 32 bits */
     piece *= 2;
   int slot = -1;
-  if (pool && pool->worker_count && count > piece) slot = claim_loop(pool);
+  const uint32_t threads = pool ? pool_part(pool) : 1;
+  if (threads > 1 && count > piece) slot = claim_loop(pool);
   if (slot < 0)
     body(context, 0, count);
   else
-    run_loop(pool, slot, count, piece, single, body, context);
+    run_loop(pool, slot, threads, count, piece, single, body, context);
 }
 
 void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
@@ -539,7 +562,8 @@ void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
   while (!done(context)) {
     if (keel_pool_help(pool)) {
       idle = 0;
-    } else if (atomic_load_explicit(&pool->crowded, memory_order_relaxed)) {
+    } else if (atomic_load_explicit(&pool->crowded, memory_order_relaxed) ||
+               pool_is_full(pool)) {
       /* the thread that this one waits for may want its core, and need not wake it then */
       if (!idle++) {
         sched_yield();
