@@ -190,8 +190,9 @@ int main(int argc, char **argv) {
     return 2;
   }
   for (int i = 2; i < argc; i++) {
-    threads[i - 2] = atoi(argv[i]);
-    if (threads[i - 2] < 1 || threads[i - 2] > 64) {
+    char *end = NULL;
+    threads[i - 2] = (int)strtol(argv[i], &end, 10);
+    if (*end || threads[i - 2] < 1 || threads[i - 2] > 64) {
       fprintf(stderr, "load: \"%s\" is not a number of threads, 1 to 64\n",
               argv[i]);
       return 2;
