@@ -437,6 +437,12 @@ KEEL_API void keel_cancel_request(keel_cancel *cancel, const char *why);
  * made for it (keel_plan_run). Open dimensions take any size. */
 #define KEEL_RUN_DECLARED 0x8u
 
+/* Memory of the caller's for an output. */
+typedef struct keel_output_memory {
+  void *data;    /* host memory; NULL: the output gets memory of Keel's */
+  uint64_t size; /* bytes */
+} keel_output_memory;
+
 /* How to run. Zero in any field but the first means its default. */
 typedef struct keel_run_params {
   uint32_t struct_size; /* sizeof(keel_run_params) */
@@ -470,6 +476,18 @@ typedef struct keel_run_params {
    * values, must be short and must not block. Not called if keel_plan_begin fails. NULL: none. */
   void (*done)(void *done_context, keel_status status);
   void *done_context;
+
+  /* keel_plan_run_with, without KEEL_RUN_ENQUEUES: the memory that outputs are to be in, by their
+   * index; outputs beyond `into_count` get memory of Keel's. A kernel of a device that works on host
+   * addresses writes there, where the memory is aligned to 64 bytes and the sizes are known before
+   * the run; otherwise the output is copied there at the end. Memory that is aligned to the elements
+   * is the returned tensor's: it must not change, and must stay, until the tensor is released. Memory
+   * with less alignment gets a copy, and the tensor has memory of its own. What is behind the
+   * output's bytes is left as it is. A run that fails may have written some. Pieces must not overlap
+   * one another or an input. NULL and 0: none. */
+  const keel_output_memory *into;
+  uint32_t into_count;
+  uint32_t reserved_into;
 } keel_run_params;
 
 /* Runs a plan and waits, as keel_plan_run does. On cancellation or timeout,
@@ -480,7 +498,9 @@ typedef struct keel_run_params {
  * keel_tensor_wait does not wait for it.
  * Returns KD_OK, the first failure, KD_CANCELLED or KD_DEADLINE_EXCEEDED (the
  * message says before which op), KD_INVALID_ARGUMENT (a donated input that the
- * program does not have, or that is named twice; unknown flags; no struct_size).
+ * program does not have, or that is named twice; unknown flags; no struct_size;
+ * memory in `into` that overlaps, or for an output that is not a tensor of plain
+ * data), KD_OUT_OF_RANGE (memory in `into` is too small).
  * On failure the outputs are NULL or, with KEEL_RUN_PARTIAL, all set: a failed
  * output has the reason (keel_tensor_query). */
 KEEL_API keel_status keel_plan_run_with(keel_plan *plan,

@@ -84,7 +84,8 @@ class RunParams(Structure):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("cancel", c_void_p),
                 ("timeout", c_uint64), ("donated", POINTER(c_uint32)),
                 ("donated_count", c_uint32), ("reserved", c_uint32), ("should_end", c_void_p),
-                ("should_end_context", c_void_p), ("done", c_void_p), ("done_context", c_void_p)]
+                ("should_end_context", c_void_p), ("done", c_void_p), ("done_context", c_void_p),
+                ("into", c_void_p), ("into_count", c_uint32), ("reserved_into", c_uint32)]
 
 
 RUN_PARAMS_SIZE = ctypes.sizeof(RunParams)

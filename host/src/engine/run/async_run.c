@@ -412,6 +412,10 @@ keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
   keel_status status = keel_scope_read_params(params, &all);
   if (status == KD_OK)
     status = keel_scope_check_ports(plan, inputs, input_count, output_count);
+  if (status == KD_OK && all.into_count)
+    status = keel_fail(KD_INVALID_ARGUMENT,
+                       "`into` is for keel_plan_run_with: a begun run would"
+                       " write when the caller does not expect it");
   if (status == KD_OK) {
     async = make_async_run(plan, &all);
     if (!async) status = keel_no_memory(sizeof *async);

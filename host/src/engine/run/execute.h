@@ -36,6 +36,8 @@ typedef struct keel_run_args {
    * NULL: the run takes none. */
   const bool *donated;
   keel_tensor **held;
+  const keel_output_memory *into; /* by output: where it is to be; or NULL */
+  uint32_t into_count;
 } keel_run_args;
 
 /* Runs it on the calling thread and the pool, and waits; also for what is under way when

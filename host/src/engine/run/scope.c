@@ -51,7 +51,9 @@ keel_run_args keel_scope_args(const keel_plan *plan,
                          .output_count = plan->main->output_count,
                          .partial = params->flags & KEEL_RUN_PARTIAL,
                          .enqueues = params->flags & KEEL_RUN_ENQUEUES,
-                         .declared = params->flags & KEEL_RUN_DECLARED};
+                         .declared = params->flags & KEEL_RUN_DECLARED,
+                         .into = params->into,
+                         .into_count = params->into_count};
 }
 
 bool keel_scope_inputs_known(void *context) {

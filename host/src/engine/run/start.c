@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "plan/versions.h"
 #include "run/inputs.h"
+#include "run/into.h"
 #include "run/scope.h"
 #include "threads/pool.h"
 #include "values/member.h"
@@ -61,6 +62,7 @@ static keel_status await_work(const keel_plan *plan,
     status = first ? KD_OK : KD_OUT_OF_MEMORY;
   }
   if (status == KD_OK) status = await_outputs(plan, args);
+  if (status == KD_OK) status = keel_into_finish(plan->context, args);
   if (status != KD_OK) drop_outputs(args);
   if (status == KD_OK && first) status = keel_tensor_query(first);
   keel_tensor_release(first);
@@ -190,12 +192,25 @@ static keel_status run_with(keel_plan *plan, const keel_run_params *params,
                                : start_run(plan, args);
 }
 
-/* Refuses parameters that are for begun runs alone. */
-static keel_status check_waited(const keel_run_params *params) {
-  return params->done ? keel_fail(KD_INVALID_ARGUMENT,
-                                  "`done` is for keel_plan_begin: "
-                                  "keel_plan_run_with returns the status")
-                      : KD_OK;
+/* Refuses parameters that are for begun runs alone, or not for this one. */
+static keel_status check_waited(const keel_run_params *params,
+                                uint32_t output_count) {
+  if (params->done)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "`done` is for keel_plan_begin: "
+                     "keel_plan_run_with returns the status");
+  if (params->into_count > output_count ||
+      (params->into_count && !params->into))
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     params->into ? "memory is given for %u outputs, and there"
+                                    " are %u"
+                                  : "memory for %u of %u outputs is NULL",
+                     (unsigned)params->into_count, (unsigned)output_count);
+  if (params->into_count && params->flags & KEEL_RUN_ENQUEUES)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "`into` is for runs that are waited for, without"
+                     " KEEL_RUN_ENQUEUES");
+  return KD_OK;
 }
 
 keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
@@ -206,7 +221,7 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
   keel_status status = keel_scope_read_params(params, &all);
-  if (status == KD_OK) status = check_waited(&all);
+  if (status == KD_OK) status = check_waited(&all, output_count);
   if (status == KD_OK)
     status = keel_scope_check_ports(plan, inputs, input_count, output_count);
   if (status == KD_OK && all.should_end)
@@ -222,7 +237,11 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
   if (all.should_end) cancellation.question = &question;
   if (all.cancel || all.timeout || all.should_end)
     args.cancellation = &cancellation;
-  status = run_with(plan, &all, &args);
+  status = keel_into_check(&args);
+  if (status == KD_OK)
+    status = run_with(plan, &all, &args);
+  else
+    keel_inputs_drop(&all, inputs, input_count);
   if (all.should_end) keel_question_end(&question);
   return status;
 }

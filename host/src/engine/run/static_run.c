@@ -7,6 +7,7 @@
 #include "memory/layout.h"
 #include "memory/transfer.h"
 #include "plan/donation.h"
+#include "run/into.h"
 #include "run/replay.h"
 #include "threads/pool.h"
 #include "trace/tickets.h"
@@ -191,13 +192,17 @@ static keel_tensor *donor_of(const keel_static_run *static_run, uint32_t slot,
 }
 
 static keel_status take_output_slots(keel_static_run *static_run,
-                                     keel_tensor *const *inputs,
+                                     const keel_run_args *args,
                                      const bool *donated) {
   const keel_memory_plan *memory_plan = static_run->memory_plan;
   for (uint32_t i = 0; i < memory_plan->output_slot_count; i++) {
     const output_slot *one = &memory_plan->output_slots[i];
     keel_buffer *recorded = keel_replay_output(static_run->replay, i);
-    keel_tensor *donor = donor_of(static_run, i, inputs, donated);
+    keel_tensor *donor = donor_of(static_run, i, args->inputs, donated);
+    /* a recording would write there again */
+    if (args->into && !donor && !static_run->replay)
+      static_run->output_slots[i] = keel_into_slot(args, memory_plan, i);
+    if (static_run->output_slots[i]) continue;
     if (donor)
       KEEL_TRY(
           keel_tensor_view(donor, one->type, &static_run->output_slots[i]));
@@ -253,7 +258,7 @@ static keel_status take_inputs(keel_static_run *static_run,
 
 /* Gets memory for a run, and points the views at it. */
 static keel_status static_run_fill(keel_static_run *static_run,
-                                   keel_tensor *const *inputs,
+                                   const keel_run_args *args,
                                    const bool *donated) {
   const keel_memory_plan *memory_plan = static_run->memory_plan;
   keel_status status = KD_OK;
@@ -264,24 +269,25 @@ static keel_status static_run_fill(keel_static_run *static_run,
         static_run->arena->handle != static_run->arena_handle)
       point_into_arena(static_run);
   }
-  status = take_inputs(static_run, inputs);
+  status = take_inputs(static_run, args->inputs);
   if (status == KD_OK && static_run->replay) keel_replay_choose(static_run);
-  if (status == KD_OK) status = take_output_slots(static_run, inputs, donated);
+  if (status == KD_OK) status = take_output_slots(static_run, args, donated);
   if (static_run->replay) keel_replay_chosen(static_run->replay);
   if (status != KD_OK) release_outputs(static_run);
   return status;
 }
 
 bool keel_static_run_begin(keel_executable *executable,
-                           keel_tensor *const *inputs, const bool *donated,
+                           const keel_run_args *args, const bool *donated,
                            keel_static_run **static_run) {
   keel_memory_plan *memory_plan = keel_memory_plan_of(executable);
-  if (!memory_plan || !static_run_takes(memory_plan, inputs)) return false;
+  if (!memory_plan || !static_run_takes(memory_plan, args->inputs))
+    return false;
   if (!*static_run) *static_run = make_static_run(memory_plan);
   if (!*static_run) return false;
   (*static_run)->donation =
       donated ? keel_donation_of(memory_plan, donated) : NULL;
-  return static_run_fill(*static_run, inputs, donated) == KD_OK;
+  return static_run_fill(*static_run, args, donated) == KD_OK;
 }
 
 const keel_order *keel_static_run_order(const keel_static_run *static_run) {

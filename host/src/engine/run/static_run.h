@@ -9,6 +9,7 @@
 #define KEEL_STATIC_RUN_H
 
 #include "plan/memory_plan.h"
+#include "run/execute.h"
 
 struct keel_replay;
 
@@ -34,7 +35,7 @@ typedef struct keel_static_run {
  * memory; NULL: no input's. False if the function or these inputs do not fit, or if memory does not
  * suffice for all of it at once; the run is then dynamic. */
 bool keel_static_run_begin(keel_executable *executable,
-                           keel_tensor *const *inputs, const bool *donated,
+                           const keel_run_args *args, const bool *donated,
                            keel_static_run **static_run);
 
 /* Calls it for each buffer that this holds between runs. */

@@ -103,7 +103,7 @@ bool keel_run_begin_static(keel_run *run) {
   const bool *donated =
       run->args.held && !run->args.partial ? run->args.donated : NULL;
   run->is_static = !run->profile && !run->executable->plan->eager &&
-                   keel_static_run_begin(run->executable, run->args.inputs,
-                                         donated, &run->static_run);
+                   keel_static_run_begin(run->executable, &run->args, donated,
+                                         &run->static_run);
   return run->is_static;
 }
