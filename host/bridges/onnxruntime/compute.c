@@ -2,7 +2,8 @@
  *
  * Inputs are used where they lie, if the device can. Outputs stay on a device
  * with memory of its own, and are put to where ONNX Runtime wants them; else
- * they are copied there. Any number of threads may run one partition. */
+ * they are written there, or copied where their sizes are not known before the
+ * run. Any number of threads may run one partition. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,14 @@ typedef struct compute {
   keel_plan *plan;
   uint32_t input_count, output_count;
   port_map ports;
+  bool near; /* the device works on host addresses */
 } compute;
+
+/* What a run gives, and where ONNX Runtime wants it. */
+typedef struct results {
+  keel_tensor **outputs;
+  keel_output_memory *into; /* without data: it is not known before the run */
+} results;
 
 static ort_status *create_state(ort_compute_info *self,
                                 ort_compute_context *context, void **out) {
@@ -94,45 +102,85 @@ static ort_status *put_output(const compute *self, const void *address,
   return status;
 }
 
-static ort_status *give_output(const compute *self, ort_kernel_context *run,
-                               keel_tensor *tensor, uint32_t index) {
+/* ONNX Runtime's memory for an output of these dimensions; *out_value: NULL if
+ * nobody wants it. */
+static ort_status *output_memory(ort_kernel_context *run, uint32_t port,
+                                 const int64_t *dims, uint32_t rank,
+                                 ort_value **out_value, void **out_data) {
+  *out_value = NULL;
+  *out_data = NULL;
+  TRY(ort->KernelContext_GetOutput(run, port, dims, rank, out_value));
+  return *out_value ? ort->GetTensorMutableData(*out_value, out_data) : NULL;
+}
+
+static uint32_t output_port(const compute *self, uint32_t index) {
+  return self->ports.outputs ? self->ports.outputs[index] : index;
+}
+
+/* Where an output is to be written, if its sizes are known. */
+static ort_status *want_output(const compute *self, ort_kernel_context *run,
+                               uint32_t index, keel_output_memory *into) {
+  keel_port port;
   ort_value *value = NULL;
   void *data = NULL;
-  TRY(ort->KernelContext_GetOutput(run, index, keel_tensor_dims(tensor),
-                                   keel_tensor_rank(tensor), &value));
-  if (!value) return NULL; /* nobody wants it */
-  TRY(check_type(value, tensor, index));
-  TRY(ort->GetTensorMutableData(value, &data));
+  size_t size = 0;
+  TRY_KEEL(keel_plan_output(self->plan, index, &port));
+  bool known = !(port.flags & (KEEL_PORT_SEQUENCE | KEEL_PORT_OPTIONAL)) &&
+               port.rank != KEEL_RANK_UNKNOWN &&
+               output_port(self, index) != NO_PORT;
+  for (uint32_t i = 0; known && i < port.rank; i++)
+    known = port.dims[i] >= 0;
+  if (!known) return NULL;
+  TRY(output_memory(run, output_port(self, index), port.dims, port.rank, &value,
+                    &data));
+  if (!value || memory_at(data, NULL)) return NULL;
+  TRY(ort->GetTensorSizeInBytes(value, &size));
+  *into = (keel_output_memory){data, size};
+  return NULL;
+}
+
+static ort_status *give_output(const compute *self, ort_kernel_context *run,
+                               const results *made, uint32_t index) {
+  keel_tensor *tensor = made->outputs[index];
+  ort_value *value = NULL;
+  void *data = NULL;
+  TRY(output_memory(run, output_port(self, index), keel_tensor_dims(tensor),
+                    keel_tensor_rank(tensor), &value, &data));
+  if (!value) return NULL;
+  TRY(check_type(value, tensor, output_port(self, index)));
   uint64_t size = keel_tensor_size(tensor);
-  if (size && memory_at(data, NULL)) return put_output(self, data, tensor);
-  if (size) TRY_KEEL(keel_tensor_read(tensor, data, size));
+  if (!size || made->into[index].data == data) return NULL;
+  if (memory_at(data, NULL)) return put_output(self, data, tensor);
+  TRY_KEEL(keel_tensor_read(tensor, data, size));
   return NULL;
 }
 
 static keel_status run_plan(const compute *self, keel_tensor **inputs,
-                            keel_tensor **outputs) {
+                            const results *made) {
   terminable run;
   const keel_run_params params = {
       .struct_size = sizeof params,
-      .flags = KEEL_RUN_ENQUEUES, /* what reads an output waits for it */
-      .cancel = terminate_begin(&run, self->to)};
+      /* what reads an output of a device waits for it */
+      .flags = self->near ? 0 : KEEL_RUN_ENQUEUES,
+      .cancel = terminate_begin(&run, self->to),
+      .into = made->into,
+      .into_count = self->near ? self->output_count : 0};
   keel_status status =
       keel_plan_run_with(self->plan, &params, inputs, self->input_count,
-                         outputs, self->output_count);
+                         made->outputs, self->output_count);
   terminate_end(&run);
   return status;
 }
 
 static ort_status *compute_run_with(const compute *self,
                                     ort_kernel_context *run,
-                                    keel_tensor **inputs,
-                                    keel_tensor **outputs) {
+                                    keel_tensor **inputs, const results *made) {
   TRY(wrap_inputs(self, run, inputs));
-  TRY_KEEL(run_plan(self, inputs, outputs));
-  for (uint32_t i = 0; i < self->output_count; i++) {
-    uint32_t port = self->ports.outputs ? self->ports.outputs[i] : i;
-    if (port != NO_PORT) TRY(give_output(self, run, outputs[i], port));
-  }
+  for (uint32_t i = 0; self->near && i < self->output_count; i++)
+    TRY(want_output(self, run, i, &made->into[i]));
+  TRY_KEEL(run_plan(self, inputs, made));
+  for (uint32_t i = 0; i < self->output_count; i++)
+    if (output_port(self, i) != NO_PORT) TRY(give_output(self, run, made, i));
   return NULL;
 }
 
@@ -142,14 +190,29 @@ static ort_status *compute_run(ort_compute_info *base, void *state,
   const compute *self = (const compute *)base;
   uint32_t count = self->input_count + self->output_count;
   keel_tensor *few[FEW] = {0};
-  keel_tensor **all = count <= FEW ? few : calloc(count, sizeof(keel_tensor *));
-  if (!all) return no_memory();
-  ort_status *status =
-      compute_run_with(self, context, all, all + self->input_count);
-  for (uint32_t i = 0; i < count; i++)
-    keel_tensor_release(all[i]);
-  if (all != few) free(all);
+  keel_output_memory few_into[FEW] = {{0}};
+  const bool is_few = count <= FEW;
+  keel_tensor **all = is_few ? few : calloc(count, sizeof *all);
+  keel_output_memory *into =
+      is_few ? few_into : calloc(self->output_count + (size_t)1, sizeof *into);
+  ort_status *status = NULL;
+  if (all && into) {
+    const results made = {all + self->input_count, into};
+    status = compute_run_with(self, context, all, &made);
+    for (uint32_t i = 0; i < count; i++)
+      keel_tensor_release(all[i]);
+  } else {
+    status = no_memory();
+  }
+  if (!is_few) free(all);
+  if (!is_few) free(into);
   return status;
+}
+
+static bool is_near(keel_device *device) {
+  keel_device_facts facts;
+  keel_device_describe(device, &facts);
+  return facts.flags & KD_DEVICE_HOST_ADDRESSABLE;
 }
 
 ort_status *compute_create(const target *to, keel_plan *plan, port_map ports,
@@ -172,6 +235,7 @@ ort_status *compute_create(const target *to, keel_plan *plan, port_map ports,
   self->ports = ports;
   self->input_count = keel_plan_input_count(plan);
   self->output_count = keel_plan_output_count(plan);
+  self->near = is_near(to->device);
   *out = &self->base;
   return NULL;
 }
