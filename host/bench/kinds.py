@@ -130,7 +130,8 @@ def main():
             if not any(fnmatch.fnmatch(name, glob) for glob in args.only.split(",")):
                 continue
             writer, path = Writer(), os.path.join(folder, name + ".onnx")
-            onnx.save(writer.model(dims, make(writer), RANKS.get(name.split("_")[0], len(dims))), path)
+            rank = RANKS.get(name.split("_")[0], len(dims))
+            onnx.save(writer.model({"x": dims}, {make(writer): rank}), path)
             for threads in args.threads.split(","):
                 keel, other = compare(args, path, threads)
                 print(f"{name:<28} {threads:>7} {keel:>9.4f} {other:>13.4f} {keel / other:>7.2f}", flush=True)
