@@ -254,8 +254,11 @@ kd_status cpu_read_activation(const kd_node *node, cpu_activation *out);
 /* Elements, as grain, so that a piece of a loop takes some 10 microseconds. */
 #define CPU_GRAIN 16384
 
-/* Rows of fewer elements are joined where a window allows it (families/window.h). */
-#define CPU_NARROW 16
+/* Rows of fewer elements are joined where a window allows it (families/window.h): a convolution's,
+ * one's of groups, and a pool's, which counts the taps of each element. */
+#define CPU_NARROW        33
+#define CPU_NARROW_GROUPS 64
+#define CPU_NARROW_POOL   16
 
 /* Which set of loops this processor takes: 0 plain, 1 AVX2, 2 AVX-512. Set once, when the plugin
  * opens. */

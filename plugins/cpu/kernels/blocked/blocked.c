@@ -190,18 +190,30 @@ bool cpu_can_block(kd_type type) {
   return cpu_layout_size(NULL, &type) > 0;
 }
 
-/* A convolution that looks at more than a point, at single channels, or gives many. What it
- * does to each element is worth that rows are brought into blocks first: as a product of rows,
- * it would pack its weights in each run. */
+/* Whether the taps lie along the first dimension of space alone, one step apart: direct.c reads
+ * lines where they lie. */
+static bool is_line(const kd_node *node, const kd_type *w) {
+  const int64_t *strides = NULL;
+  int64_t count = cpu_host->node->attr_ints(node, "strides", &strides);
+  if (w->dims[2] == 1 || (count > 0 && strides[0] != 1)) return false;
+  for (uint32_t i = 3; i < w->rank; i++)
+    if (w->dims[i] > 1) return false;
+  return true;
+}
+
+/* A convolution that looks at more than a point, or gives many channels; groups, but for lines. What
+ * it does to each element is worth that rows are brought into blocks first: as a product of rows, it
+ * would pack its weights in each run. */
 #define MANY 64
 static bool does_much(const kd_node *node) {
   kd_type w;
   int64_t taps = 1;
-  if (cpu_host->node->input_type(node, 1, &w) != KD_OK) return false;
+  if (cpu_host->node->input_type(node, 1, &w) != KD_OK || w.rank < 3)
+    return false;
+  if (cpu_host->node->attr_int(node, "group", 1) > 1) return !is_line(node, &w);
   for (uint32_t i = 2; i < w.rank; i++)
     taps *= w.dims[i];
-  return taps > 1 || w.dims[0] >= MANY ||
-         cpu_host->node->attr_int(node, "group", 1) > 1;
+  return taps > 1 || w.dims[0] >= MANY;
 }
 
 /* x: input 0 as it lies, or will. */

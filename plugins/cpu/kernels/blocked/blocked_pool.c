@@ -47,7 +47,7 @@ static bool blocked_pool_read_node(const kd_node *node, window *w,
   kd_tensor out = {.dims = y.dims, .rank = y.rank};
   *out_planes = x.dims[0] * (cpu_filled(x.dims[1]) / cpu_block());
   if (!window_read(cpu_host, node, &in, &out, NULL, 0, w)) return false;
-  window_fold(w, CPU_NARROW);
+  window_fold(w, CPU_NARROW_POOL);
   return true;
 }
 

@@ -28,7 +28,7 @@ bool cpu_read_conv(const kd_node *node, cpu_conv_node *out) {
   kd_tensor made = {.dims = y.dims, .rank = y.rank};
   if (!window_read(cpu_host, node, &in, &made, w.dims + 2, 0, &out->w))
     return false;
-  window_fold(&out->w, CPU_NARROW);
+  window_fold(&out->w, out->groups > 1 ? CPU_NARROW_GROUPS : CPU_NARROW);
   return true;
 }
 

@@ -30,8 +30,10 @@ static bool conv_read_conv(const kd_launch *launch, const kd_tensor *x,
                            bool transposed, conv *c) {
   if (!window_read(cpu_host, launch->node, x, y, dims + 2, transposed, &c->w))
     return false;
-  window_fold(&c->w, transposed ? 0 : CPU_NARROW);
   c->group = attr_int(launch, "group", 1);
+  window_fold(&c->w, transposed     ? 0
+                     : c->group > 1 ? CPU_NARROW_GROUPS
+                                    : CPU_NARROW);
   c->batch = x->dims[0];
   c->in_c = x->dims[1] / c->group;
   c->out_c = y->dims[1] / c->group;

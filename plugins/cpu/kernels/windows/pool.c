@@ -132,7 +132,7 @@ CPU_KERNEL(cpu_run_pool) {
                    &launch->outputs[0], NULL, 0, &work.w))
     return FAIL(KD_UNIMPLEMENTED, "more than %d spatial dimensions",
                 WINDOW_SPACE);
-  window_fold(&work.w, work.column_major ? 0 : CPU_NARROW);
+  window_fold(&work.w, work.column_major ? 0 : CPU_NARROW_POOL);
   if (kd_has_output(launch, 1)) work.indices = launch->outputs[1].data;
   return run_pool(launch, &work);
 }
