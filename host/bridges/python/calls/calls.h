@@ -40,8 +40,8 @@ bool keel_value_of_array(keel_context *context, PyObject *array,
 
 /* run.c */
 extern PyType_Spec keel_call_spec;
-extern PyTypeObject
-    *keel_value_type; /* of value.c, as the module has made it */
+/* as the module has made them */
+extern PyTypeObject *keel_core_type, *keel_value_type;
 
 /* watch.c: Ctrl-C while the main thread is in a call cancels it. */
 

@@ -1,6 +1,9 @@
 /* module.c - the module, of which keel/_calls.py says what it is for. */
 #include "calls.h"
 
+#define INTERFACE \
+  1 /* what keel/_calls.py must know: more when a call changes */
+
 static PyObject *module_watched(PyObject *module, PyObject *unused) {
   (void)module;
   (void)unused;
@@ -63,9 +66,10 @@ PyMODINIT_FUNC PyInit__calls_c(void);
 PyMODINIT_FUNC PyInit__calls_c(void) {
   PyObject *module = PyModule_Create(&definition);
   if (!module) return NULL;
-  if (add_type(module, "Core", &keel_core_spec, NULL) &&
+  if (add_type(module, "Core", &keel_core_spec, &keel_core_type) &&
       add_type(module, "Value", &keel_value_spec, &keel_value_type) &&
-      add_type(module, "Call", &keel_call_spec, NULL))
+      add_type(module, "Call", &keel_call_spec, NULL) &&
+      PyModule_AddIntConstant(module, "interface", INTERFACE) == 0)
     return module;
   Py_DECREF(module);
   return NULL;

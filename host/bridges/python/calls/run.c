@@ -3,7 +3,7 @@
 
 #include "calls.h"
 
-PyTypeObject *keel_value_type;
+PyTypeObject *keel_core_type, *keel_value_type;
 
 /* A model's plan, the counts of its inputs and outputs, and the type of what is returned. */
 typedef struct call_object {
@@ -17,10 +17,16 @@ static int call_init(call_object *call, PyObject *args, PyObject *named) {
   PyObject *core = NULL, *type = NULL;
   unsigned long long plan = 0;
   static char *names[] = {"core", "plan", "inputs", "outputs", "type", NULL};
-  if (!PyArg_ParseTupleAndKeywords(args, named, "OKIIO", names, &core, &plan,
-                                   &call->input_count, &call->output_count,
-                                   &type))
+  if (!PyArg_ParseTupleAndKeywords(
+          args, named, "O!KIIO!", names, keel_core_type, &core, &plan,
+          &call->input_count, &call->output_count, &PyType_Type, &type))
     return -1;
+  if (call->core || !PyType_IsSubtype((PyTypeObject *)type, keel_value_type)) {
+    PyErr_SetString(PyExc_TypeError,
+                    "a call is made once, and gives objects that are derived"
+                    " from Value");
+    return -1;
+  }
   Py_INCREF(OBJECT(core));
   Py_INCREF(OBJECT(type));
   call->core = (core_object *)core;
@@ -60,9 +66,15 @@ static bool values_begin(const call_object *call, values *all) {
   return all->inputs && all->shared;
 }
 
-static void values_end(const call_object *call, values *all) {
-  for (uint32_t i = 0; all->inputs && i < call->input_count; i++)
-    keel_tensor_release(all->inputs[i]);
+/* Without the GIL: a device may still read an array. */
+static void values_release(const call_object *call, values *all) {
+  Py_BEGIN_ALLOW_THREADS for (uint32_t i = 0;
+                              all->inputs && i < call->input_count; i++)
+      keel_tensor_release(all->inputs[i]);
+  Py_END_ALLOW_THREADS
+}
+
+static void values_end(values *all) {
   if (all->inputs != all->near) free(all->inputs);
   if (all->shared != all->near_shared) free(all->shared);
 }
@@ -130,21 +142,26 @@ static keel_cancel *core_cancel(core_object *core) {
   return core->cancel;
 }
 
-/* Runs without the GIL. */
+/* Runs without the GIL. *out_raises: an exception is set, and nothing has run. */
 static keel_status call_plan(const call_object *call, uint32_t flags,
-                             uint64_t timeout, values *all) {
+                             uint64_t timeout, values *all, bool *out_raises) {
   core_object *core = call->core;
   keel_run_params params = {.struct_size = sizeof params,
                             .flags = flags,
                             .timeout = timeout,
                             .cancel = core_cancel(core)};
   keel_status status = KD_OK;
-  Py_BEGIN_ALLOW_THREADS if (params.cancel) keel_watch_begin(params.cancel);
-  status =
-      keel_plan_run_with(call->plan, &params, all->inputs, call->input_count,
-                         all->outputs, call->output_count);
-  if (status == KD_OK) status = outputs_part(call, all);
-  Py_END_ALLOW_THREADS if (params.cancel && keel_watch_end()) {
+  if (params.cancel) keel_watch_begin(params.cancel);
+  /* a signal that came just before */
+  *out_raises = params.cancel && PyErr_CheckSignals() < 0;
+  if (!*out_raises) {
+    Py_BEGIN_ALLOW_THREADS status =
+        keel_plan_run_with(call->plan, &params, all->inputs, call->input_count,
+                           all->outputs, call->output_count);
+    if (status == KD_OK) status = outputs_part(call, all);
+    Py_END_ALLOW_THREADS
+  }
+  if (params.cancel && keel_watch_end()) {
     /* it stays requested: the next call gets another one */
     keel_cancel_release(core->cancel);
     core->cancel = NULL;
@@ -156,40 +173,55 @@ static keel_status call_plan(const call_object *call, uint32_t flags,
 static PyObject *outputs_list(const call_object *call, const values *all) {
   PyObject *list = PyList_New((Py_ssize_t)call->output_count);
   for (uint32_t i = 0; i < call->output_count; i++) {
-    PyObject *one =
-        list ? keel_value_make(call->type, call->core, all->outputs[i]) : NULL;
-    if (one) {
-      PyList_SetItem(list, (Py_ssize_t)i, one);
-      continue;
-    }
-    while (++i < call->output_count)
+    PyObject *one = NULL;
+    if (list)
+      one = keel_value_make(call->type, call->core, all->outputs[i]);
+    else
       keel_tensor_release(all->outputs[i]);
-    Py_XDECREF(list);
-    return NULL;
+    if (one)
+      PyList_SetItem(list, (Py_ssize_t)i, one);
+    else
+      Py_CLEAR(list);
   }
   return list;
 }
 
-/* run(inputs, flags, timeout): a list of the outputs; a status; or None, where an input is neither a tensor
- * of the context nor an array whose memory can be shared: nothing has run then. */
+static PyObject *call_result(const call_object *call, uint32_t flags,
+                             uint64_t timeout, values *all) {
+  bool raises = false;
+  keel_status status = call_plan(call, flags, timeout, all, &raises);
+  if (raises) return NULL;
+  return status == KD_OK ? outputs_list(call, all)
+                         : Py_BuildValue("(iy)", (int)status, keel_message());
+}
+
+/* run(inputs, flags, timeout): a list of the outputs; a status and its message; or None, where an
+ * input is neither a tensor of the context nor an array whose memory can be shared: nothing has run
+ * then. */
 static PyObject *call_run(call_object *call, PyObject *args) {
-  PyObject *given = NULL;
+  PyObject *given = NULL, *result = NULL;
   unsigned flags = 0;
   unsigned long long timeout = 0;
   values all;
   if (!PyArg_ParseTuple(args, "O!IK", &PyTuple_Type, &given, &flags, &timeout))
     return NULL;
+  if (!call->core) {
+    PyErr_SetString(PyExc_TypeError, "the call was not made");
+    return NULL;
+  }
   if (!values_begin(call, &all)) {
-    values_end(call, &all);
+    values_end(&all);
     return PyErr_NoMemory();
   }
-  if (!values_take(call, given, &all)) {
-    values_end(call, &all);
-    Py_RETURN_NONE;
+  if (values_take(call, given, &all)) {
+    result = call_result(call, flags, timeout, &all);
+  } else {
+    result = Py_None;
+    Py_INCREF(result);
   }
-  keel_status status = call_plan(call, flags, timeout, &all);
-  values_end(call, &all);
-  return status == KD_OK ? outputs_list(call, &all) : PyLong_FromLong(status);
+  values_release(call, &all);
+  values_end(&all);
+  return result;
 }
 
 static PyMethodDef call_methods[] = {

@@ -91,7 +91,8 @@ static int value_init(value_object *value, PyObject *args, PyObject *named) {
   PyObject *core = NULL;
   unsigned long long tensor = 0;
   static char *names[] = {"core", "handle", NULL};
-  if (!PyArg_ParseTupleAndKeywords(args, named, "OK", names, &core, &tensor))
+  if (!PyArg_ParseTupleAndKeywords(args, named, "O!K", names, keel_core_type,
+                                   &core, &tensor))
     return -1;
   if (value->core) {
     PyErr_SetString(PyExc_TypeError, "a tensor is made once");
@@ -130,8 +131,10 @@ static void value_dealloc(value_object *value) {
   PyObject *kind, *error, *trace; /* of an exception that is under way */
   PyErr_Fetch(&kind, &error, &trace);
   if (value->held) {
-    keel_tensor_release(value->held);
-    value_give_up(value);
+    keel_tensor *held = value->held;
+    /* a device may still read an array */
+    Py_BEGIN_ALLOW_THREADS keel_tensor_release(held);
+    Py_END_ALLOW_THREADS value_give_up(value);
   }
   Py_XDECREF(OBJECT(value->core));
   release(value);
@@ -150,6 +153,10 @@ static PyObject *value_handle(value_object *value, void *unused) {
 
 static PyObject *value_core(value_object *value, void *unused) {
   (void)unused;
+  if (!value->core) {
+    PyErr_SetString(PyExc_AttributeError, "the tensor was not made");
+    return NULL;
+  }
   Py_INCREF(OBJECT(value->core));
   return (PyObject *)value->core;
 }
@@ -187,13 +194,25 @@ static bool buffer_describe(keel_tensor *tensor, Py_ssize_t each,
   return true;
 }
 
+/* The tensor's address and element type, for which this waits: without the GIL. */
+static const void *value_data(const value_object *value, uint32_t *out_dtype) {
+  const void *data = NULL;
+  keel_tensor *tensor = value->held ? keel_tensor_retain(value->held) : NULL;
+  *out_dtype = KD_NONE;
+  if (!tensor) return NULL;
+  Py_BEGIN_ALLOW_THREADS *out_dtype = keel_tensor_dtype(tensor);
+  data = keel_tensor_data(tensor);
+  keel_tensor_release(tensor);
+  Py_END_ALLOW_THREADS return data;
+}
+
 static int value_buffer(value_object *value, Py_buffer *view, int flags) {
-  const uint32_t dtype = value->held ? keel_tensor_dtype(value->held) : 0;
+  uint32_t dtype = KD_NONE;
+  const void *data = value_data(value, &dtype);
   const char *letter =
       dtype < sizeof letters / sizeof *letters ? letters[dtype] : NULL;
-  const void *data = letter ? keel_tensor_data(value->held) : NULL;
   view->obj = NULL;
-  if (!data || flags & PyBUF_WRITABLE) {
+  if (!data || !letter || !value->held || flags & PyBUF_WRITABLE) {
     PyErr_SetString(PyExc_BufferError,
                     !letter ? "a tensor of elements that Python has no type for"
                     : data  ? "a tensor can't be written"
@@ -272,6 +291,7 @@ static kd_dtype buffer_dtype(const Py_buffer *view) {
 /* By any thread: the last one that uses the memory. */
 static void array_done(void *context) {
   Py_buffer *view = context;
+  if (!Py_IsInitialized()) return; /* the array is gone with the interpreter */
   PyGILState_STATE state = PyGILState_Ensure();
   PyBuffer_Release(view);
   PyGILState_Release(state);

@@ -99,14 +99,21 @@ static bool handler_is_in_front(void) {
          now.sa_sigaction == on_interrupt;
 }
 
-/* Puts the handler in front of Python's. */
+/* Puts the handler in front of Python's. Another library's that has come in front of this one calls
+ * it: then it stays where it is, or the two would call each other. */
 static bool handler_go_in_front(void) {
-  struct sigaction mine;
-  if (!signal_raises() || sigaction(SIGINT, NULL, &former)) return false;
+  static bool has_been;
+  struct sigaction now, mine;
+  if (!signal_raises() || sigaction(SIGINT, NULL, &now)) return false;
+  if (!has_been) former = now;
+  if (has_been &&
+      (now.sa_flags & SA_SIGINFO || now.sa_handler != former.sa_handler))
+    return true;
   mine = former;
   mine.sa_flags |= SA_SIGINFO;
   mine.sa_sigaction = on_interrupt;
-  return sigaction(SIGINT, &mine, NULL) == 0;
+  has_been = sigaction(SIGINT, &mine, NULL) == 0;
+  return has_been;
 }
 
 bool keel_watch_wanted(void) {

@@ -466,7 +466,7 @@ class Model(_Owner):
             if isinstance(ran, list):
                 return ran
             if ran is not None:
-                error = Error(ran, text(lib.keel_message()))
+                error = Error(ran[0], text(ran[1]))
                 if not core.may_help(error):
                     raise error
         own = [_value(core, value, port) for value, port in zip(values, self.inputs)]

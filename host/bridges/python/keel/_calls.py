@@ -12,10 +12,13 @@ import importlib.util
 import os
 import sys
 import threading
+import warnings
 from typing import Any
 
 from . import _native as native
 from ._native import lib
+
+_INTERFACE = 1  # of the module in C
 
 
 class Core:
@@ -75,8 +78,9 @@ class Value:
 
 def _module() -> Any:
     """The module in C; None: there is none for this Python."""
-    path = os.environ.get("KEEL_PYTHON_CALLS")
-    if path is None:
+    named = os.environ.get("KEEL_PYTHON_CALLS")
+    path = named or ""
+    if named is None:
         path = os.path.join(native.folder(), "keel-bridges", "keel_calls.abi3.so")
         if not os.path.exists(path):
             return None
@@ -89,8 +93,16 @@ def _module() -> Any:
     loader = importlib.machinery.ExtensionFileLoader(name, path)
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
+    try:
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        if module.interface != _INTERFACE:
+            raise ImportError(f"{path} is for another version of this package")
+    except ImportError as error:
+        if named is not None:
+            raise
+        warnings.warn(f"calls go by ctypes, at several times the cost: {error}", RuntimeWarning)
+        return None
     return module
 
 

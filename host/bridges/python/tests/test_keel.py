@@ -130,6 +130,40 @@ class Runs(unittest.TestCase):
                 named = dict(zip([port.name for port in total.inputs], (b(x), x, a(x))))
                 self.assertEqual(total.run(**named)[0].numpy().tolist(), [3, 6, 9])
 
+    def test_models_of_many_inputs_and_outputs(self):
+        for count in (1, 15, 16, 17, 40):
+            arguments = ", ".join(f"%{i}: tensor<?xf32>" for i in range(count))
+            nodes = "\n".join(f'%{count + i} = "onnx.Neg"(%{i}) : (tensor<?xf32>) -> tensor<?xf32>'
+                              for i in range(count))
+            results = ", ".join(f"%{count + i}" for i in range(count))
+            types = ", ".join(["tensor<?xf32>"] * count)
+            model = keel.load(f'''"keel.program"() ({{
+^bb0({arguments}):
+{nodes}
+"keel.return"({results}) : ({types}) -> ()
+}}) : () -> ()
+'''.encode(), device="cpu:0")
+            for size in (3, 0, 100):
+                given = [np.full(size, i, np.float32) for i in range(count)]
+                for _ in range(20):
+                    made = [bytearray(8 * count) for _ in range(50)]  # memory that a run might still read
+                    outputs = model.run(*given)
+                    made.append(bytearray(16 * count))
+                    for i, output in enumerate(outputs):
+                        self.assertEqual(output.numpy().tolist(), [-i] * size)
+
+    def test_what_is_not_made_right_is_refused(self):
+        if not keel._calls.fast:
+            self.skipTest("calls are in Python")
+        with self.assertRaises(TypeError):
+            keel.Tensor([1, 2], 0)
+        with self.assertRaises(AttributeError):
+            keel.Tensor.__new__(keel.Tensor)._core
+        with self.assertRaises(TypeError):
+            keel._calls.fast.Call(1, 2, 3, 4, int)
+        with self.assertRaises(TypeError):
+            keel._calls.fast.Call.__new__(keel._calls.fast.Call).run((), 0, 0)
+
     def test_calls_are_in_c_where_they_were_built(self):
         wanted = os.environ.get("KEEL_TEST_CALLS_IN_C") == "1" and sys.version_info >= (3, 11)
         self.assertEqual(keel._calls.fast is not None, wanted)
