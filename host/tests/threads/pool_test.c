@@ -70,25 +70,25 @@ static void meet(void *context, int64_t begin, int64_t end) {
 }
 
 /* How many of a loop's four pieces other threads did, while there are so many runs. */
-static int others_of(int runs, int wanted) {
+static int others_of(keel_pool *pool, int runs, int wanted) {
   meeting all = {.caller = pthread_self(), .wanted = wanted};
   for (int i = 0; i < runs; i++)
-    keel_pool_begin_run();
+    keel_pool_begin_run(pool);
   keel_parallel_for(4, 1, meet, &all);
   for (int i = 0; i < runs; i++)
-    keel_pool_end_run();
+    keel_pool_end_run(pool);
   return atomic_load(&all.others);
 }
 
 TEST_THAT(runs_share_the_threads) {
   keel_pool *pool = NULL;
   expect_ok(keel_pool_retain(3, &pool));
-  assert_int_equal(others_of(0, 4), 3);
-  assert_int_equal(others_of(1, 4), 3);
-  assert_true(others_of(2, 2) >= 1); /* two threads for each */
-  assert_int_equal(others_of(4, 0), 0);
-  assert_int_equal(others_of(9, 0), 0);
-  assert_int_equal(others_of(1, 4), 3);
+  assert_int_equal(others_of(pool, 0, 4), 3);
+  assert_int_equal(others_of(pool, 1, 4), 3);
+  assert_true(others_of(pool, 2, 2) >= 1); /* two threads for each */
+  assert_int_equal(others_of(pool, 4, 0), 0);
+  assert_int_equal(others_of(pool, 9, 0), 0);
+  assert_int_equal(others_of(pool, 1, 4), 3);
   keel_pool_release(pool);
 }
 

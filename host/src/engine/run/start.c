@@ -76,9 +76,9 @@ static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
   keel_status status = keel_scope_enter(plan, &args, &scope);
   if (status == KD_OK) {
     keel_scope_keep_for_message(&scope, &args);
-    keel_pool_begin_run();
+    keel_pool_begin_run(plan->context->pool);
     status = keel_executable_run(scope.main, &args);
-    keel_pool_end_run();
+    keel_pool_end_run(plan->context->pool);
     if (status == KD_OK && !args.enqueues) status = await_work(plan, &args);
     if (status == KD_OK && scope.timed && !args.enqueues)
       keel_versions_note(plan->versions, scope.version, scope.timed,

@@ -81,16 +81,15 @@ struct keel_pool {
   atomic_uint waiting, news;
   /* The processor of the last waker that continues working, or -1; relaxed: a hint. */
   atomic_int rung_on;
-  atomic_bool stop;    /* then `wake_all` */
-  atomic_bool crowded; /* relaxed: a hint */
+  atomic_bool stop;              /* then `wake_all` */
+  atomic_bool crowded;           /* relaxed: a hint */
+  _Alignas(64) atomic_uint runs; /* of application threads; relaxed: a hint */
   keel_blocking *blocking;
   keel_timer *timer;
 };
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static keel_pool *pools; /* under `opening` */
-/* application threads in runs, of all pools; relaxed: a hint */
-static _Alignas(64) atomic_uint runs_now;
 static _Thread_local worker *self;
 static _Thread_local keel_pool *in_use; /* by this thread's loops */
 
@@ -253,17 +252,17 @@ static int claim_loop(keel_pool *pool) {
   return -1;
 }
 
-void keel_pool_begin_run(void) {
-  atomic_fetch_add_explicit(&runs_now, 1, memory_order_relaxed);
+void keel_pool_begin_run(keel_pool *pool) {
+  atomic_fetch_add_explicit(&pool->runs, 1, memory_order_relaxed);
 }
 
-void keel_pool_end_run(void) {
-  atomic_fetch_sub_explicit(&runs_now, 1, memory_order_relaxed);
+void keel_pool_end_run(keel_pool *pool) {
+  atomic_fetch_sub_explicit(&pool->runs, 1, memory_order_relaxed);
 }
 
 /* How many threads a loop gets: those of the pool, shared by the runs that there are. */
 static uint32_t pool_part(const keel_pool *pool) {
-  uint32_t runs = atomic_load_explicit(&runs_now, memory_order_relaxed);
+  uint32_t runs = atomic_load_explicit(&pool->runs, memory_order_relaxed);
   uint32_t threads = pool->worker_count + 1;
   uint32_t part = runs > 1 ? (threads + runs / 2) / runs : threads;
   return part ? part : 1;
@@ -271,7 +270,7 @@ static uint32_t pool_part(const keel_pool *pool) {
 
 /* Whether runs have all processors. */
 static bool pool_is_full(const keel_pool *pool) {
-  uint32_t runs = atomic_load_explicit(&runs_now, memory_order_relaxed);
+  uint32_t runs = atomic_load_explicit(&pool->runs, memory_order_relaxed);
   return runs > 1 && runs > pool->worker_count;
 }
 

@@ -75,10 +75,10 @@ void keel_pool_wake_waiters(keel_pool *pool);
  * yields it once, and then sleeps. */
 void keel_pool_set_crowded(keel_pool *pool, bool crowded);
 
-/* Around a run of an application's thread, which works on it. While there are several, each loop gets
+/* Around a run of an application's thread, which works on it. While a pool has several, each loop gets
  * its part of the threads, and those that find nothing to do leave their processors. */
-void keel_pool_begin_run(void);
-void keel_pool_end_run(void);
+void keel_pool_begin_run(keel_pool *pool);
+void keel_pool_end_run(keel_pool *pool);
 
 /* Lets loops of this thread run on a pool, around all calls of kernels: those that say how
  * much memory a loop's threads need, and those that run it. Returns the one before, to be put
