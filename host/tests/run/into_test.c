@@ -133,6 +133,7 @@ TEST_THAT(what_no_kernel_writes_is_copied) {
     expect_ok(keel_plan_run_with(
         plan, RUN_PARAMS(.into = into, .into_count = 2), &in, 1, out, 3));
     expect_equal_floats(out[2], -3, 4);
+    assert_ptr_not_equal(keel_tensor_data(out[2]), here[1]);
     release_all(out, 3);
   }
   RELEASE(in, plan);

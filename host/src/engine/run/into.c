@@ -41,7 +41,7 @@ keel_status keel_into_check(const keel_run_args *args) {
       if (is_input(args->inputs[k], one))
         return keel_fail(KD_INVALID_ARGUMENT,
                          "the memory for output %u overlaps input %u; give it"
-                         " other memory, or donate the input",
+                         " other memory",
                          (unsigned)i, (unsigned)k);
   }
   return KD_OK;
@@ -58,23 +58,40 @@ static keel_tensor *tensor_at(keel_context *context, const keel_type *type,
              : NULL;
 }
 
+/* The output that a slot is alone; ABSENT: it is several outputs, which must not share memory. */
+static uint32_t output_of_slot(const keel_memory_plan *memory_plan,
+                               uint32_t slot) {
+  const keel_executable *executable = memory_plan->executable;
+  uint32_t found = KEEL_ABSENT;
+  for (uint32_t i = 0; i < executable->output_count; i++) {
+    const source *at = &memory_plan->values[executable->outputs[i]];
+    if (at->origin != FROM_OUTPUT || at->number != slot) continue;
+    if (found != KEEL_ABSENT) return KEEL_ABSENT;
+    found = i;
+  }
+  return found;
+}
+
+/* Whether a device's kernels write host memory, and have when a call returns. */
+static bool writes_here(const keel_device *device, const void *data) {
+  return !device || (keel_device_addressable(device) && !device->stream &&
+                     keel_aligned_to(data, device->space.alignment
+                                               ? device->space.alignment
+                                               : ALIGNMENT));
+}
+
 keel_tensor *keel_into_slot(const keel_run_args *args,
                             const keel_memory_plan *memory_plan,
                             uint32_t slot) {
-  const keel_executable *executable = memory_plan->executable;
   const output_slot *one = &memory_plan->output_slots[slot];
-  const keel_device *device = one->heap->device;
-  if (one->layout || (device && !keel_device_addressable(device))) return NULL;
-  for (uint32_t i = 0; i < args->into_count; i++) {
-    const keel_output_memory *into = &args->into[i];
-    const source *at = &memory_plan->values[executable->outputs[i]];
-    if (into->data && at->origin == FROM_OUTPUT && at->number == slot &&
-        into->size >= one->type->bytes && one->type->bytes &&
-        keel_aligned_to(into->data, ALIGNMENT) &&
-        (!device || keel_aligned_to(into->data, device->space.alignment)))
-      return tensor_at(one->heap->context, one->type, into->data);
-  }
-  return NULL;
+  const uint32_t index = output_of_slot(memory_plan, slot);
+  if (index >= args->into_count || one->layout) return NULL;
+  const keel_output_memory *into = &args->into[index];
+  return into->data && into->size >= one->type->bytes && one->type->bytes &&
+                 keel_aligned_to(into->data, ALIGNMENT) &&
+                 writes_here(one->heap->device, into->data)
+             ? tensor_at(one->heap->context, one->type, into->data)
+             : NULL;
 }
 
 /* ---- at the end ------------------------------------------------------------------- */
