@@ -320,13 +320,15 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
 void keel_versions_note(keel_versions *all, const keel_plan *plan,
                         uint64_t elements, uint64_t time) {
   pthread_mutex_lock(&all->lock);
-  if (!plan) pace_add(&all->worth.general, elements, time);
+  bool first = plan != NULL; /* one that is not kept runs once */
   for (uint32_t i = 0; plan && i < KEEL_VERSIONS_MOST; i++) {
     version *one = &all->entries[i];
-    if (one->plan != plan || one->ran) continue;
+    if (one->plan != plan) continue;
+    first = !one->ran;
     one->ran = true;
-    pace_add(&all->worth.first, elements, time);
   }
+  if (!plan || first)
+    pace_add(plan ? &all->worth.first : &all->worth.general, elements, time);
   pthread_mutex_unlock(&all->lock);
 }
 
