@@ -117,9 +117,28 @@ static uint32_t output_port(const compute *self, uint32_t index) {
   return self->ports.outputs ? self->ports.outputs[index] : index;
 }
 
-/* Where an output is to be written, if its sizes are known. */
+/* Whether an input has the shape that the plan was made for, so that outputs have theirs. */
+static bool is_declared(const compute *self, uint32_t index,
+                        keel_tensor *input) {
+  keel_port port;
+  if (keel_plan_input(self->plan, index, &port) != KD_OK ||
+      port.rank != keel_tensor_rank(input))
+    return false;
+  for (uint32_t i = 0; i < port.rank; i++)
+    if (port.dims[i] != keel_tensor_dims(input)[i]) return false;
+  return true;
+}
+
+static bool lies_in(keel_tensor *input, const char *from, size_t size) {
+  const char *at = keel_tensor_data(input);
+  return at && at < from + size && from < at + keel_tensor_size(input);
+}
+
+/* Where an output is to be written, if its sizes are known. A session may bind an output to an
+ * input's memory: that gets a copy at the end. */
 static ort_status *want_output(const compute *self, ort_kernel_context *run,
-                               uint32_t index, keel_output_memory *into) {
+                               keel_tensor **inputs, uint32_t index,
+                               keel_output_memory *into) {
   keel_port port;
   ort_value *value = NULL;
   void *data = NULL;
@@ -135,7 +154,19 @@ static ort_status *want_output(const compute *self, ort_kernel_context *run,
                     &data));
   if (!value || memory_at(data, NULL)) return NULL;
   TRY(ort->GetTensorSizeInBytes(value, &size));
+  for (uint32_t i = 0; i < self->input_count; i++)
+    if (lies_in(inputs[i], data, size)) return NULL;
   *into = (keel_output_memory){data, size};
+  return NULL;
+}
+
+/* Where outputs are to be written. */
+static ort_status *want_outputs(const compute *self, ort_kernel_context *run,
+                                keel_tensor **inputs, const results *made) {
+  for (uint32_t i = 0; i < self->input_count; i++)
+    if (!is_declared(self, i, inputs[i])) return NULL;
+  for (uint32_t i = 0; i < self->output_count; i++)
+    TRY(want_output(self, run, inputs, i, &made->into[i]));
   return NULL;
 }
 
@@ -176,8 +207,7 @@ static ort_status *compute_run_with(const compute *self,
                                     ort_kernel_context *run,
                                     keel_tensor **inputs, const results *made) {
   TRY(wrap_inputs(self, run, inputs));
-  for (uint32_t i = 0; self->near && i < self->output_count; i++)
-    TRY(want_output(self, run, i, &made->into[i]));
+  if (self->near) TRY(want_outputs(self, run, inputs, made));
   TRY_KEEL(run_plan(self, inputs, made));
   for (uint32_t i = 0; i < self->output_count; i++)
     if (output_port(self, i) != NO_PORT) TRY(give_output(self, run, made, i));
