@@ -1,6 +1,9 @@
 /* product_test.c - equal rows and equal columns of a matrix product, and equal filters of a
  * convolution, have equal results to the last bit, wherever they stand: a softmax of
- * large logits makes 0 and 1 of two that are one bit apart. */
+ * large logits makes 0 and 1 of two that are one bit apart. And results are right, at each
+ * number of rows. */
+#include <math.h>
+
 #include "cpu_sets.h"
 
 static int open_cpu(const char *set, int32_t workers) {
@@ -148,6 +151,47 @@ LISTED_TEST(equal_lines_stay_equal) {
     }
 }
 
+/* Beside sums in f64; a sum of k products is as far from them as its rounding allows. */
+static void check_products(const float *x, const float *w, keel_tensor *y,
+                           int64_t m, int64_t n, int64_t k) {
+  const float *got = keel_tensor_data(y);
+  for (int64_t i = 0; i < m * n; i++) {
+    double sum = 0, most = 0;
+    for (int64_t p = 0; p < k; p++) {
+      double one = (double)x[i / n * k + p] * (double)w[p * n + i % n];
+      sum += one;
+      most += fabs(one);
+    }
+    if (!(fabs((double)got[i] - sum) <= most * 1e-5 + 1e-30))
+      fail_msg("%lld x %lld x %lld: element %lld is %g, and not %g",
+               (long long)m, (long long)n, (long long)k, (long long)i,
+               (double)got[i], sum);
+  }
+}
+
+/* Of constant weights, which are packed: each number of rows has tiles of its own. */
+LISTED_TEST(rows_by_constant_weights_are_their_products) {
+  static const int64_t widths[] = {5, 33, 64, 97, 130, 260};
+  static const int64_t depths[] = {7, 130, 800};
+  for (size_t i = 0; i < 18; i++) {
+    const int64_t n = widths[i / 3], k = depths[i % 3];
+    keel_tensor *w = numbers(KD_F32, 2, (const int64_t[]){k, n}, -1);
+    keel_builder *b = create_builder(context, "rows");
+    const keel_value pair[] = {
+        keel_builder_input(b, "x", KD_F32, 2, (const int64_t[]){-1, k}),
+        keel_builder_constant(b, w)};
+    keel_plan *plan =
+        plan_giving(b, keel_builder_op(b, "MatMul", NULL, 0, pair, 2), NULL);
+    for (int64_t m = 1; m <= 28; m++) {
+      keel_tensor *x = numbers(KD_F32, 2, (const int64_t[]){m, k}, -1);
+      keel_tensor *y = output_of(plan, &x, 1);
+      check_products(keel_tensor_data(x), keel_tensor_data(w), y, m, n, k);
+      RELEASE(x, y);
+    }
+    RELEASE(w, plan);
+  }
+}
+
 /* Large enough for several threads, and for several blocks of each length. */
 LISTED_TEST(so_they_do_in_large_products) {
   static const int64_t sizes[][3] = {{1, 1000, 2048},  {1000, 1, 2048},
@@ -199,12 +243,14 @@ LISTED_TEST(equal_filters_stay_equal) {
   }
 }
 
-#define EACH(open)                                                        \
-  cmocka_unit_test_setup_teardown(equal_lines_stay_equal, open,           \
-                                  close_context),                         \
-      cmocka_unit_test_setup_teardown(so_they_do_in_large_products, open, \
-                                      close_context),                     \
-      cmocka_unit_test_setup_teardown(equal_filters_stay_equal, open,     \
+#define EACH(open)                                                           \
+  cmocka_unit_test_setup_teardown(equal_lines_stay_equal, open,              \
+                                  close_context),                            \
+      cmocka_unit_test_setup_teardown(                                       \
+          rows_by_constant_weights_are_their_products, open, close_context), \
+      cmocka_unit_test_setup_teardown(so_they_do_in_large_products, open,    \
+                                      close_context),                        \
+      cmocka_unit_test_setup_teardown(equal_filters_stay_equal, open,        \
                                       close_context)
 
 int main(void) {
