@@ -118,6 +118,52 @@ TEST_THAT(kernels_that_may_ask_again) {
   RELEASE(x, plan, context);
 }
 
+static uint64_t pooled(void) {
+  keel_stats stats;
+  keel_get_stats(context, &stats);
+  return stats.pooled_bytes;
+}
+
+/* y = x a of [?, SIDE] by rows that are all ones. */
+static void run_ones(keel_plan *plan, int64_t rows) {
+  static float ones[64 * SIDE];
+  for (int64_t i = 0; i < rows * SIDE; i++)
+    ones[i] = 1;
+  keel_tensor *x = create_tensor(context, KD_F32, DIMS(rows, SIDE), ones);
+  keel_tensor *y = output_of(plan, &x, 1);
+  expect_ok(keel_tensor_wait(y));
+  RELEASE(x, y);
+}
+
+static keel_plan *product_of(int64_t rows) {
+  keel_builder *b = create_builder(context, "product");
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(rows, SIDE));
+  return plan_giving(b, op(b, "MatMul", x, weights(b, 1)), NULL);
+}
+
+/* What kernels have packed leaves the pool with the first run. Plans for other sizes share it: they
+ * let go of nothing, and the pool keeps what it has. */
+TEST_THAT(pools_give_back_the_weights_alone) {
+  context = open_with(CPU_PLUGIN, NULL, 2);
+  keel_plan *plan = product_of(4);
+  uint64_t before = live_bytes(context);
+  run_ones(plan, 4);
+  assert_true(before >= BYTES && live_bytes(context) < BYTES / 2);
+  assert_true(pooled() < BYTES / 2);
+  keel_plan_release(plan);
+  plan = product_of(-1);
+  run_ones(plan, 64);
+  keel_tensor_release(
+      create_tensor(context, KD_F32, DIMS(2 * SIDE, SIDE), NULL));
+  before = pooled();
+  assert_true(before >= BYTES);
+  for (int64_t rows = 1; rows <= 8; rows++)
+    for (int i = 0; i < 3; i++)
+      run_ones(plan, rows);
+  assert_true(pooled() >= before);
+  RELEASE(plan, context);
+}
+
 TEST_THAT(kernels_of_opencl) {
   expect_held_once(OPENCL_PLUGIN, "opencl:0", 0);
 }
