@@ -163,7 +163,8 @@ const kd_kernel_def cpu_kernels[] = {
     ROW(Conv, conv, 0),
     ROW_AS(FusedConv, ONNX_SET_float, 0, conv, 1, .domain = "keel", .flags = ANY),
     ROW_AS(ActivatedConv, ONNX_SET_float, 0, conv, 1, .domain = "keel", .flags = ANY),
-    ROW_WITH(ConvTranspose, conv_transpose, 0, .flags = ANY, PACKS(product)),
+    /* it packs weights where an image is small */
+    ROW_WITH(ConvTranspose, conv_transpose, 0, .flags = KD_KERNEL_ANY_OFFSET, PACKS(product)),
     ROW_WITH(ConvInteger, conv_integer, 0, .flags = CONSTANTS, SHARED_PACKS(int8_conv)),
     ROW_WITH(QLinearConv, qlinear_conv, 0, .flags = CONSTANTS, SHARED_PACKS(int8_conv)),
     ROW(MaxPool, pool, 0),

@@ -45,8 +45,9 @@ typedef struct kd_cost {
   uint64_t bytes; /* memory traffic */
 } kd_cost;
 
-/* One instance serves every shape: `create` uses only element types, ranks and
- * attributes. Without this flag the host creates an instance for each set of
+/* One instance serves every shape: `create` uses only element types, ranks,
+ * attributes and constants, and nodes for which these are the same share an
+ * instance. Without this flag the host creates an instance for each set of
  * input shapes. */
 #define KD_KERNEL_ANY_SHAPE 0x1u
 /* Outputs have no shape and no memory until `enqueue` calls host->set_output,

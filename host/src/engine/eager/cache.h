@@ -18,8 +18,9 @@ typedef struct keel_instance {
    * with release, read with acquire. */
   _Atomic(kd_kernel *) handle;
   keel_opdef *op;
-  /* what `create` got; it points into the arrays below */
+  /* what `create` got; it points into the fields below */
   struct kd_node node;
+  char *name;              /* of the node; NULL: it has no constants */
   const keel_type **types; /* of inputs, then outputs */
   keel_tensor **constants; /* by input, retained; NULL: none */
   uint32_t *layouts;       /* of inputs; NULL: rows */
@@ -27,6 +28,8 @@ typedef struct keel_instance {
    * read after it is loaded. */
   _Atomic uint64_t taken;
   bool listed; /* it is in the list of instances that have a kernel */
+  /* the cache that finds it as long as somebody has it; NULL: none, or one that holds it */
+  keel_kernel_cache *found_in;
   uint64_t hash;
   struct keel_instance *next, *newer, *older; /* in the cache */
   struct keel_instance *after, *before;       /* in the list of all instances */
@@ -41,11 +44,14 @@ typedef struct keel_instance_key {
   const keel_type *const *inputs, *const *outputs;
   uint32_t input_count, output_count;
   keel_tensor *const *constants; /* NULL: none; the instance is then shared */
-  const uint32_t *layouts;       /* of inputs; NULL: rows */
+  bool
+      varies; /* more nodes with these very constants are to come, of other sizes */
+  const uint32_t *layouts; /* of inputs; NULL: rows */
   uint32_t output_layout;
 } keel_instance_key;
 
-/* Finds or creates an instance. The caller releases it. */
+/* Finds or creates an instance. The caller releases it. One that serves every shape is shared by
+ * nodes that have the same constants, which stay as long as it does. */
 keel_status keel_instance_get(keel_kernel_cache *cache,
                               const keel_instance_key *key,
                               keel_instance **out_instance);
@@ -61,7 +67,7 @@ static inline bool keel_instance_has_taken(const keel_instance *instance,
 }
 
 /* Detaches a constant whose host copy no launch reads. The caller releases the result,
- * which may be NULL. Only for a plan's kernels while none of them runs. These are never
+ * which may be NULL: other nodes share the instance, for one. Only for a plan's kernels while none of them runs. These are never
  * recreated: a device is not reopened as long as a plan exists. */
 keel_tensor *keel_instance_release_constant(keel_instance *instance,
                                             uint32_t input);

@@ -243,6 +243,7 @@ static keel_status call_site_bind(keel_call_site *site, keel_device *wanted,
         .input_count = n,
         .output_count = m,
         .constants = def->create ? site->constants : NULL,
+        .varies = site->varies,
         .layouts = spec->node.layouts,
         .output_layout = spec->node.output_layout,
     };
@@ -305,7 +306,7 @@ static keel_more_specs *more_of(keel_call_site *site) {
 /* Whether any number of specialisations holds no more kernels than one. */
 static bool is_light(const keel_specialisation *spec) {
   const kd_kernel_def *def = spec->instance->def;
-  return !spec->instance->constants &&
+  return (!spec->instance->constants || spec->instance->found_in) &&
          (!def->create || def->flags & KD_KERNEL_ANY_SHAPE);
 }
 

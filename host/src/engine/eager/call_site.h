@@ -24,8 +24,8 @@ typedef struct keel_specialisation {
   const keel_type *types[]; /* of inputs, then outputs */
 } keel_specialisation;
 
-/* Specialisations beyond those in the slots, by a hash of their types: of kernels without constants
- * that serve all sizes, or that have no state, so that memory for kernels stays bounded. */
+/* Specialisations beyond those in the slots, by a hash of their types: of kernels that serve all
+ * sizes, or that have no state, so that memory for kernels stays bounded. */
 typedef struct keel_more_specs {
   _Atomic(keel_specialisation *) slots[KEEL_CALL_SITE_MORE];
 } keel_more_specs;
@@ -38,6 +38,8 @@ typedef struct keel_call_site {
   keel_tensor **constants;
   /* no new specialisations: the host's copies of constants are gone */
   bool settled;
+  bool
+      varies; /* sites of its program's other plans have the same constants, and other sizes */
   uint32_t output_layout; /* of output 0, as the layout pass chose */
   struct keel_executable *const *graphs; /* nested functions, by attribute */
   const keel_region *region;             /* the region of keel::Region */

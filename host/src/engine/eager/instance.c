@@ -1,7 +1,8 @@
 /* instance.c - creates kernels, and keeps those that others may use again.
  *
  * The cache is used only when a call has new types, so a lock is good enough. It holds one
- * reference to each instance, and evicts the least recently used. */
+ * reference to each instance, and evicts the least recently used. An instance with constants belongs
+ * to those that use it: the cache finds it, and holds no reference. */
 #include "base/refs.h"
 #include "device/context.h"
 #include "device/stream.h"
@@ -87,11 +88,24 @@ static void instance_free(keel_instance *instance) {
   free(instance->constants);
   free(instance->layouts);
   free(instance->types);
+  free(instance->name);
   free(instance);
 }
 
+static void unlink_bucket(keel_kernel_cache *cache, keel_instance *instance) {
+  keel_instance **at = &cache->buckets[instance->hash % BUCKETS];
+  while (*at != instance)
+    at = &(*at)->next;
+  *at = instance->next;
+}
+
 void keel_instance_release(keel_instance *instance) {
-  if (instance && keel_refs_drop(&instance->refs)) instance_free(instance);
+  keel_kernel_cache *cache = instance ? instance->found_in : NULL;
+  if (cache) pthread_mutex_lock(&cache->lock); /* nobody finds it meanwhile */
+  bool last = instance && keel_refs_drop(&instance->refs);
+  if (cache && last) unlink_bucket(cache, instance);
+  if (cache) pthread_mutex_unlock(&cache->lock);
+  if (last) instance_free(instance);
 }
 
 static keel_status copy_key(keel_instance *instance,
@@ -110,6 +124,8 @@ static keel_status copy_key(keel_instance *instance,
       return keel_no_memory(key->input_count * sizeof *instance->constants);
     for (uint32_t i = 0; i < key->input_count; i++)
       instance->constants[i] = keel_tensor_retain(key->constants[i]);
+    instance->name = strdup(key->name); /* it may outlive the node */
+    if (!instance->name) return keel_no_memory(strlen(key->name) + 1);
   }
   if (key->layouts) {
     instance->layouts = calloc(key->input_count + 1, sizeof *key->layouts);
@@ -120,7 +136,7 @@ static keel_status copy_key(keel_instance *instance,
   }
   instance->node = (struct kd_node){
       .op = instance->op,
-      .name = key->constants ? key->name : "",
+      .name = key->constants ? instance->name : "",
       .input_count = key->input_count,
       .output_count = key->output_count,
       .inputs = instance->types,
@@ -148,7 +164,7 @@ static void note_taken(keel_instance *instance, kd_kernel *handle) {
 
 keel_tensor *keel_instance_release_constant(keel_instance *instance,
                                             uint32_t input) {
-  if (!instance->constants) return NULL; /* it is not prepared */
+  if (!instance->constants || instance->found_in) return NULL;
   keel_tensor *constant = instance->constants[input];
   instance->constants[input] = NULL;
   return constant;
@@ -239,6 +255,9 @@ static uint64_t hash_key(const keel_instance_key *key) {
         keel_hash(hash, key->layouts, key->input_count * sizeof *key->layouts);
   for (uint32_t i = 0; i < key->input_count; i++)
     hash = hash_type(hash, key->inputs[i], any);
+  if (key->constants)
+    hash = keel_hash(hash, key->constants,
+                     key->input_count * sizeof *key->constants);
   return hash;
 }
 
@@ -250,6 +269,14 @@ static bool same_layouts(const keel_instance *instance,
                                    key->input_count * sizeof *key->layouts));
 }
 
+static bool same_constants(const keel_instance *instance,
+                           const keel_instance_key *key) {
+  return !instance->constants == !key->constants &&
+         (!key->constants ||
+          !memcmp(instance->constants, key->constants,
+                  key->input_count * sizeof *key->constants));
+}
+
 static bool matches(const keel_instance *instance, uint64_t hash,
                     const keel_instance_key *key) {
   bool any = key->def->flags & KD_KERNEL_ANY_SHAPE;
@@ -258,6 +285,7 @@ static bool matches(const keel_instance *instance, uint64_t hash,
       instance->device != key->device ||
       node->input_count != key->input_count ||
       node->output_count != key->output_count || !same_layouts(instance, key) ||
+      !same_constants(instance, key) ||
       !keel_opdef_equal(instance->op, key->op))
     return false;
   for (uint32_t i = 0; i < key->input_count; i++)
@@ -295,8 +323,10 @@ static keel_instance *instance_find(keel_kernel_cache *cache, uint64_t hash,
     instance = instance->next;
   if (instance) {
     keel_refs_take(&instance->refs);
-    unlink_age(cache, instance);
-    link_newest(cache, instance);
+    if (!instance->found_in) {
+      unlink_age(cache, instance);
+      link_newest(cache, instance);
+    }
   }
   return instance;
 }
@@ -304,20 +334,37 @@ static keel_instance *instance_find(keel_kernel_cache *cache, uint64_t hash,
 /* Removes the least recently used instance; the caller releases it. */
 static keel_instance *evict(keel_kernel_cache *cache) {
   keel_instance *instance = cache->oldest;
-  keel_instance **at = &cache->buckets[instance->hash % BUCKETS];
-  while (*at != instance)
-    at = &(*at)->next;
-  *at = instance->next;
+  unlink_bucket(cache, instance);
   unlink_age(cache, instance);
   cache->count--;
   return instance;
 }
 
+/* Puts a new instance in the cache; returns one that the caller releases. With the lock held. */
+static keel_instance *cache_add(keel_kernel_cache *cache,
+                                keel_instance *instance) {
+  keel_instance **bucket = &cache->buckets[instance->hash % BUCKETS];
+  instance->next = *bucket;
+  *bucket = instance;
+  if (instance->constants) {
+    instance->found_in = cache;
+    return NULL;
+  }
+  keel_refs_take(&instance->refs);
+  link_newest(cache, instance);
+  return ++cache->count > MOST ? evict(cache) : NULL;
+}
+
+static bool is_shared(const keel_instance_key *key) {
+  return key->op->shareable &&
+         (!key->constants ||
+          (key->varies && key->def->flags & KD_KERNEL_ANY_SHAPE));
+}
+
 keel_status keel_instance_get(keel_kernel_cache *cache,
                               const keel_instance_key *key,
                               keel_instance **out_instance) {
-  if (key->constants || !key->op->shareable)
-    return instance_make(key, out_instance);
+  if (!is_shared(key)) return instance_make(key, out_instance);
   uint64_t hash = hash_key(key);
   pthread_mutex_lock(&cache->lock);
   keel_instance *instance = instance_find(cache, hash, key);
@@ -328,13 +375,8 @@ keel_status keel_instance_get(keel_kernel_cache *cache,
   }
   KEEL_TRY(instance_make(key, &instance));
   instance->hash = hash;
-  keel_instance *old = NULL;
   pthread_mutex_lock(&cache->lock);
-  keel_refs_take(&instance->refs);
-  instance->next = cache->buckets[hash % BUCKETS];
-  cache->buckets[hash % BUCKETS] = instance;
-  link_newest(cache, instance);
-  if (++cache->count > MOST) old = evict(cache);
+  keel_instance *old = cache_add(cache, instance);
   pthread_mutex_unlock(&cache->lock);
   keel_instance_release(old);
   *out_instance = instance;

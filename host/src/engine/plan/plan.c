@@ -57,6 +57,7 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
   keel_device_pin(node->device);
   step->site.copy_time = NULL;
   step->site.output_layout = node->output_layout;
+  step->site.varies = plan->holds || !plan->program;
   step->site.region = node->region;
   step->site.part = node->part;
   step->inputs = node->inputs;
