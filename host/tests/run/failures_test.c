@@ -185,8 +185,10 @@ TEST_THAT(a_run_waits_for_its_device) {
     assert_null(y);
     expect_message("13");
     expect_message("while queue:0 ran one of ");
-    expect_message("3 launches");
-    expect_message("Relu \"first\" (f32[2]) to Relu \"by\" (f32[2])");
+    /* the first time, the constant's arrival tells that the first launch is done */
+    expect_message(run ? "3 launches" : " launches");
+    expect_message(run ? "Relu \"first\" (f32[2]) to Relu \"by\" (f32[2])"
+                       : "to Relu \"by\" (f32[2])");
     expect_ok(keel_plan_run(good, &x, 1, &y, 1));
     expect_floats(y, (const float[]){2, 0}, 2);
     keel_tensor_release(y);
@@ -476,12 +478,11 @@ TEST_BETWEEN(no_memory_names_what_wanted_it, begin_full, close_context) {
   release_all((keel_tensor *[]){in[0], in[1], large}, 3);
 }
 
-/* A program of x + y, where y is an input or a constant of `size`. */
-static keel_program *sum_of(keel_tensor *constant, int64_t size) {
+/* A program of x + y. */
+static keel_program *sum_of(int64_t size) {
   keel_builder *builder = create_builder(context, "sums");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
-  keel_value y = constant ? constant_of(builder, constant)
-                          : keel_builder_input(builder, "y", KD_F32, 1, &size);
+  keel_value y = keel_builder_input(builder, "y", KD_F32, 1, &size);
   expect_ok(keel_builder_node_name(builder, "sum"));
   keel_builder_output(builder, "z", op(builder, "Add", x, y));
   return finish_program(builder);
@@ -491,10 +492,8 @@ TEST_BETWEEN(a_plan_without_memory_names_it_too, begin_full, close_context) {
   const int64_t larger = 4 * MANY;
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = queue};
-  keel_program *small = sum_of(NULL, MANY), *large = sum_of(NULL, larger),
-               *constant = sum_of(
-                   create_tensor(context, KD_F32, 1, &larger, NULL), larger);
-  keel_plan *plan = create_plan(small, &params), *other = NULL;
+  keel_program *small = sum_of(MANY), *large = sum_of(larger);
+  keel_plan *plan = create_plan(small, &params);
   keel_tensor *in[] = {many(), many()}, *z = NULL;
   for (int run = 0; run < 4; run++) {
     expect_fails(keel_plan_run(plan, in, 2, &z, 1), KD_OUT_OF_MEMORY,
@@ -509,11 +508,8 @@ TEST_BETWEEN(a_plan_without_memory_names_it_too, begin_full, close_context) {
     expect_fails(keel_plan_run(plan, in, 2, &z, 1), KD_OUT_OF_MEMORY,
                  "f32[400000], was copied to full:0");
   }
-  expect_fails(keel_plan_create(constant, &params, &other), KD_OUT_OF_MEMORY,
-               "for the constant ");
-  expect_message("f32[400000]");
   release_all(in, 2);
-  RELEASE(plan, small, large, constant);
+  RELEASE(plan, small, large);
 }
 
 int main(void) {

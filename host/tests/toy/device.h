@@ -58,6 +58,7 @@ typedef struct toy_job {
   char pattern[16]; /* of a fill, pattern_size bytes */
   uint32_t pattern_size;
   int op;
+  float slope;    /* of a PRelu that has taken it */
   bool scalar;    /* the second input is one */
   kd_event event; /* to wait for */
 } toy_job;
@@ -102,7 +103,8 @@ typedef enum toy_op {
   TOY_MIN,
   TOY_NEG,
   TOY_ABS,
-  TOY_ZERO, /* what the toy does not know: it gives zeros */
+  TOY_PRELU, /* the slope is y's first element */
+  TOY_ZERO,  /* what the toy does not know: it gives zeros */
 } toy_op;
 /* to = op(x, y), elementwise; y may be NULL for ops of one input. */
 void toy_compute(toy_op op, const float *x, const float *y, bool scalar,

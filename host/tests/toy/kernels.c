@@ -1,6 +1,7 @@
 /* kernels.c - the toy's ops: a few of f32, elementwise. Mul by the scalar 13 fails, when it
- * runs; Mul by the scalar 7 waits until the test opens the gate. */
+ * runs; Mul by the scalar 7 waits until the test opens the gate. A PRelu takes a constant slope. */
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -9,14 +10,15 @@
 void toy_compute(toy_op op, const float *x, const float *y, bool scalar,
                  float *to, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
-    float second = y ? y[scalar ? 0 : i] : 0;
-    to[i] = op == TOY_RELU  ? (x[i] > 0 ? x[i] : 0)
-            : op == TOY_ADD ? x[i] + second
-            : op == TOY_MUL ? x[i] * second
-            : op == TOY_MIN ? (second < x[i] ? second : x[i])
-            : op == TOY_NEG ? -x[i]
-            : op == TOY_ABS ? (x[i] < 0 ? -x[i] : x[i])
-                            : 0;
+    float second = y ? y[scalar || op == TOY_PRELU ? 0 : i] : 0;
+    to[i] = op == TOY_RELU    ? (x[i] > 0 ? x[i] : 0)
+            : op == TOY_ADD   ? x[i] + second
+            : op == TOY_MUL   ? x[i] * second
+            : op == TOY_MIN   ? (second < x[i] ? second : x[i])
+            : op == TOY_NEG   ? -x[i]
+            : op == TOY_ABS   ? (x[i] < 0 ? -x[i] : x[i])
+            : op == TOY_PRELU ? (x[i] < 0 ? x[i] * second : x[i])
+                              : 0;
   }
 }
 
@@ -45,7 +47,9 @@ static kd_status meet(int members) {
 
 static kd_status run_op(toy_job *job) {
   const float *x = (const float *)(void *)toy_address(&job->at[0]);
-  const float *y = (const float *)(void *)toy_address(&job->at[1]);
+  const float *y = job->op == TOY_PRELU && job->at[1].buffer == NULL
+                       ? &job->slope
+                       : (const float *)(void *)toy_address(&job->at[1]);
   float *to = (float *)(void *)toy_address(&job->at[2]);
   toy_need_unmapped(job->at[2].buffer);
   if (job->scalar && y[0] == 13) return KD_INTERNAL;
@@ -71,6 +75,35 @@ static kd_status check(kd_stream *stream, const kd_tensor *tensor) {
                                        toy_model_now->alignment);
 }
 
+struct kd_kernel {
+  bool takes;
+  float slope;
+};
+
+static kd_status create(kd_device *device, const kd_kernel_def *def,
+                        const kd_node *node, kd_kernel **out_kernel) {
+  kd_tensor slope;
+  (void)device, (void)def;
+  kd_kernel *kernel = calloc(1, sizeof *kernel);
+  if (!kernel) return toy_fail(KD_OUT_OF_MEMORY, "no host memory");
+  kernel->takes =
+      !toy.leaves && toy_host->node->constant(node, 1, &slope) == KD_OK;
+  if (kernel->takes) kernel->slope = *(const float *)slope.data;
+  toy.created++;
+  toy.kernels++;
+  *out_kernel = kernel;
+  return KD_OK;
+}
+
+static uint64_t takes(kd_kernel *kernel) {
+  return kernel->takes ? 2 : 0;
+}
+
+static void destroy(kd_kernel *kernel) {
+  toy.kernels--;
+  free(kernel);
+}
+
 static kd_status enqueue(kd_kernel *self, kd_stream *stream,
                          const kd_launch *launch) {
   const kd_tensor *x = &launch->inputs[0], *z = &launch->outputs[0];
@@ -78,10 +111,11 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
   const kd_tensor *const all[] = {x, y, z};
   toy_job job = {.run = run_op, .size = z->size};
   kd_status status = KD_OK;
-  (void)self;
+  if (self) job.slope = self->slope;
   job.op = (int)(intptr_t)launch->data;
   job.scalar = job.op == TOY_MUL && y->rank == 0;
   for (int i = 0; i < 3 && status == KD_OK; i++) {
+    if (all[i] == y && self && self->takes) continue;
     job.at[i] = (toy_place){all[i]->buffer, all[i]->offset, all[i]->data};
     status = check(stream, all[i]);
   }
@@ -134,6 +168,8 @@ static const kd_kernel_def known[] = {
      .flags = KD_KERNEL_NO_CAPTURE},
     {DEF("Neg", TOY_NEG), OF_F32},
     {DEF("Abs", TOY_ABS), OF_F32},
+    {DEF("PRelu", TOY_PRELU), OF_F32, .flags = KD_KERNEL_ANY_SHAPE,
+     .create = create, .destroy = destroy, .taken = takes},
     {DEF("DFT", TOY_ZERO)},
     {DEF("Gelu", TOY_ZERO), .opset_max = UINT32_MAX},
 };

@@ -126,6 +126,7 @@ static kd_status copy_in(kd_device *device, kd_stream *stream,
                          const void *source, kd_buffer *target, uint64_t offset,
                          uint64_t size) {
   (void)device;
+  toy.copies_in++;
   return copy(stream, (toy_place){.address = (void *)(uintptr_t)source},
               (toy_place){target, offset, NULL}, size);
 }

@@ -30,6 +30,7 @@ typedef struct toy_state {
   atomic_int rebinds; /* 1: recordings can be put to other memory */
   atomic_int fails;   /* the status of a Mul by 13; 0: KD_INTERNAL */
   atomic_int cost;    /* what an Add is said to take, nanoseconds; 0: unknown */
+  atomic_int leaves;  /* 1: a PRelu does not take its constant slope */
 
   /* The compiler: what it claims, and what `compile` and `validate` answer. */
   void (*claim)(const kd_host *host, const kd_graph *graph, kd_claim take,
@@ -40,7 +41,9 @@ typedef struct toy_state {
   atomic_int refused;           /* KD_BUSY, how often */
   atomic_int launches, updates; /* of recordings */
   atomic_int copies, fills;     /* inside its memory */
-  atomic_int mapped;            /* buffers, now */
+  atomic_int copies_in;
+  atomic_int created, kernels; /* of PRelu, all and now */
+  atomic_int mapped;           /* buffers, now */
   atomic_int trims;
   atomic_int made, loaded, launched, live; /* regions */
   const void *_Atomic input; /* the address of the last kernel's first input */

@@ -10,6 +10,7 @@
 #include "device/work.h"
 #include "memory/copy.h"
 #include "memory/device_copy.h"
+#include "memory/late.h"
 #include "memory/layout.h"
 #include "memory/mapping.h"
 #include "memory/transfer.h"
@@ -120,6 +121,11 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
     if (!tensor || keel_instance_has_taken(spec->instance, i)) {
       views[i] = (kd_tensor){0};
       continue;
+    }
+    if (tensor->late) {
+      KEEL_TRY(for_value(run, "input", i, tensor->type,
+                         keel_late_get(tensor, &moved[i])));
+      tensor = keel_tensor_retain(moved[i]);
     }
     bool host = i < 32 && (host_inputs >> i & 1);
     bool any_offset = flags & KD_KERNEL_ANY_OFFSET;

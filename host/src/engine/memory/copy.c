@@ -155,13 +155,12 @@ keel_status keel_copy_into(keel_tensor *tensor, keel_tensor *target) {
   return status;
 }
 
-keel_status keel_share_or_copy(keel_tensor *tensor, keel_device *device,
-                               keel_tensor **out_tensor) {
+keel_status keel_share(keel_tensor *tensor, keel_device *device,
+                       keel_tensor **out_tensor) {
   const keel_device *place = keel_tensor_location(tensor);
-  if (!device) return keel_mapped_or_copy(tensor, false, out_tensor);
   if (keel_mapped_of(tensor, device))
     return keel_mapped_original(tensor, out_tensor);
-  if (device && tensor->buffer && tensor->layout == KD_LAYOUT_ROW_MAJOR &&
+  if (tensor->buffer && tensor->layout == KD_LAYOUT_ROW_MAJOR &&
       !keel_buffer_borrowed(tensor->buffer) && keel_device_addressable(place) &&
       (!place || !place->stream)) {
     keel_buffer *buffer = NULL;
@@ -174,9 +173,15 @@ keel_status keel_share_or_copy(keel_tensor *tensor, keel_device *device,
     }
     if (status != KD_UNIMPLEMENTED) return status;
   }
-  keel_status status = keel_external_share(tensor, device, out_tensor);
-  if (status != KD_UNIMPLEMENTED) return status;
-  return keel_copy_to(tensor, device, out_tensor);
+  return keel_external_share(tensor, device, out_tensor);
+}
+
+keel_status keel_share_or_copy(keel_tensor *tensor, keel_device *device,
+                               keel_tensor **out_tensor) {
+  if (!device) return keel_mapped_or_copy(tensor, false, out_tensor);
+  keel_status status = keel_share(tensor, device, out_tensor);
+  return status == KD_UNIMPLEMENTED ? keel_copy_to(tensor, device, out_tensor)
+                                    : status;
 }
 
 keel_status keel_copy_to(keel_tensor *tensor, keel_device *device,

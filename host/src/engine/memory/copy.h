@@ -5,6 +5,11 @@
 #include "device/work.h"
 #include "values/tensor.h"
 
+/* Makes the data readable for work on `device` without a copy, if the device can use the memory where
+ * it is: nothing may write to it then. Returns KD_UNIMPLEMENTED if it can't. */
+keel_status keel_share(keel_tensor *tensor, keel_device *device,
+                       keel_tensor **out_tensor);
+
 /* Makes the data readable for work on `device`: without a copy if the device can use host
  * memory directly (nothing may write to it then); otherwise like keel_copy_to. */
 keel_status keel_share_or_copy(keel_tensor *tensor, keel_device *device,

@@ -2,6 +2,7 @@
 #include "passes/placed.h"
 
 #include "memory/copy.h"
+#include "memory/late.h"
 #include "values/strings.h"
 
 void keel_placed_init(keel_placed *all) {
@@ -47,7 +48,9 @@ keel_status keel_place_constant(keel_placed *shared, keel_tensor *constant,
   }
   *out_placed = shared ? placed_find(shared, constant, device) : NULL;
   if (*out_placed) return KD_OK;
-  KEEL_TRY(keel_share_or_copy(constant, device, out_placed));
+  KEEL_TRY(keel_device_addressable(device)
+               ? keel_share_or_copy(constant, device, out_placed)
+               : keel_late_create(constant, device, out_placed));
   if (shared) placed_note(shared, constant, device, *out_placed);
   return KD_OK;
 }

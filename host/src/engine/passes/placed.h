@@ -19,7 +19,8 @@ void keel_placed_init(keel_placed *all);
 void keel_placed_deinit(keel_placed *all);
 
 /* Gets the constant in a device's memory, shared with other plans through `shared` (NULL:
- * not shared). The caller releases it. Any thread. */
+ * not shared): where the host does not reach that, a late one (memory/late.h). The caller releases
+ * it. Any thread. */
 keel_status keel_place_constant(keel_placed *shared, keel_tensor *constant,
                                 keel_device *device, keel_tensor **out_placed);
 

@@ -1,6 +1,7 @@
 /* footprint.c - the memory that a plan holds: constants, the forms that kernels have made of them,
  * and the memory of recordings, each counted once for the plan and its versions. */
 #include "device/context.h"
+#include "memory/late.h"
 #include "memory/mapping.h"
 #include "plan/memory_plan.h"
 #include "plan/versions.h"
@@ -48,6 +49,7 @@ static void pieces_add_recorded(void *context, const keel_buffer *buffer) {
 
 /* One in a file's mapping is a part of the mapping's buffer. */
 static void pieces_add_constant(pieces *all, const keel_tensor *constant) {
+  if (constant) constant = keel_late_there(constant);
   if (!constant || constant->kind != KEEL_DATA) return;
   if (keel_mapping_holds(constant))
     pieces_add(all, (piece){.key = (uintptr_t)constant->data,

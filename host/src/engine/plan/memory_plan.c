@@ -65,9 +65,10 @@ static bool is_reachable(const keel_memory_plan *all,
   bool host = has_bit(spec->instance->def->host_inputs, i);
   if (all->values[value].origin != FROM_CONSTANT)
     return !host || keel_device_addressable(spec->device);
-  return keel_launch_in_place(
-      all->executable->constants[all->values[value].number], spec->device,
-      host);
+  /* it is there: this step has run */
+  const keel_tensor *at =
+      keel_late_there(all->executable->constants[all->values[value].number]);
+  return at && keel_launch_in_place(at, spec->device, host);
 }
 
 /* Whether inputs that outputs must share memory with can be copied there before the
@@ -262,9 +263,9 @@ static keel_status plan_kernel(keel_memory_plan *all, const uint32_t *base,
   /* the workspace function may read constants */
   for (uint32_t i = 0; i < n; i++)
     if (all->sources[planned->first + i].origin == FROM_CONSTANT)
-      keel_launch_point(
-          &views[i],
-          executable->constants[all->sources[planned->first + i].number]);
+      keel_launch_point(&views[i],
+                        keel_memory_plan_constant(
+                            all, all->sources[planned->first + i].number));
   const kd_launch launch = {.struct_size = sizeof launch,
                             .input_count = n,
                             .output_count = spec->output_count,

@@ -4,6 +4,7 @@
 #define KEEL_MEMORY_PLAN_H
 
 #include "device/device.h"
+#include "memory/late.h"
 #include "plan/buffer_assignment.h"
 #include "plan/plan.h"
 
@@ -92,6 +93,14 @@ struct keel_memory_plan {
 
 /* The function's memory plan; NULL if it has none (yet). */
 keel_memory_plan *keel_memory_plan_of(keel_executable *executable);
+
+/* A constant that its steps read: in a device's memory, the copy, which is there, as they have run. */
+static inline const keel_tensor *keel_memory_plan_constant(
+    const keel_memory_plan *all, uint32_t value) {
+  const keel_tensor *at = all->executable->constants[value];
+  const keel_tensor *there = keel_late_there(at);
+  return there ? there : at;
+}
 
 /* At the function's end. */
 void keel_memory_plan_drop(keel_executable *executable);

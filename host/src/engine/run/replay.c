@@ -5,6 +5,7 @@
 #include "device/backoff.h"
 #include "device/lost.h"
 #include "memory/copy.h"
+#include "memory/late.h"
 
 #define RECORDINGS    2
 #define RUNS_BEFORE   2    /* runs before a recording is worth making */
@@ -237,7 +238,8 @@ static bool stands_alone(const keel_static_run *static_run, const recording *r,
   for (uint32_t i = 0; i < static_run->replay->location_count; i++)
     if (i != index && replay_is_same(&r->locations[i], one)) return false;
   for (uint32_t i = 0; i < executable->value_count; i++) {
-    location constant = location_of(executable->constants[i]);
+    const keel_tensor *at = executable->constants[i];
+    location constant = location_of(at ? keel_late_there(at) : NULL);
     if (replay_is_same(&constant, one)) return false;
   }
   return true;

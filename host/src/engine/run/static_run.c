@@ -88,9 +88,9 @@ static void point_at_constants(keel_static_run *static_run) {
   const keel_memory_plan *memory_plan = static_run->memory_plan;
   for (uint32_t i = 0; i < memory_plan->view_count; i++)
     if (memory_plan->sources[i].origin == FROM_CONSTANT)
-      point_view(
-          static_run, i,
-          memory_plan->executable->constants[memory_plan->sources[i].number]);
+      point_view(static_run, i,
+                 keel_memory_plan_constant(memory_plan,
+                                           memory_plan->sources[i].number));
 }
 
 static keel_static_run *make_static_run(keel_memory_plan *memory_plan) {

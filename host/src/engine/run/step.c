@@ -1,5 +1,6 @@
 /* step.c - one step of a run: the check before it, its call, and its results. */
 #include "base/refs.h"
+#include "memory/late.h"
 #include "ops/runtime.h"
 #include "run/control.h"
 #include "run/run.h"
@@ -109,6 +110,15 @@ static void step_gather(const keel_run *run, const keel_step *step,
         step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
 }
 
+/* A view of a constant in device memory has the memory of the copy, which is made now. */
+static keel_status bring_late(const keel_step *step, keel_tensor **inputs) {
+  if (!keel_schema_hosted(step->site.op->schema)) return KD_OK;
+  for (uint32_t i = 0; i < step->input_count; i++)
+    if (inputs[i] && inputs[i]->late)
+      KEEL_TRY(keel_late_get(inputs[i], &inputs[i]));
+  return KD_OK;
+}
+
 static void note_call(keel_step *step, uint64_t begin,
                       keel_tensor *const *inputs) {
   keel_run_note_time(step, begin);
@@ -119,6 +129,7 @@ static void note_call(keel_step *step, uint64_t begin,
 static keel_status call_step(keel_run *run, keel_step *step,
                              keel_tensor **inputs, keel_tensor **outputs) {
   step_gather(run, step, inputs);
+  KEEL_TRY(bring_late(step, inputs));
   bool beside = run->profile && run->executable->pends;
   uint64_t begin = run->profile ? keel_now() : 0;
   const keel_cancellation *before =

@@ -79,9 +79,18 @@ static void error_release(keel_error *error) {
 
 /* ---- references ----------------------------------------------------------- */
 
+static void late_free(keel_late *late) {
+  if (!late) return;
+  keel_tensor_release(late->constant);
+  keel_tensor_release(atomic_load(&late->there));
+  pthread_mutex_destroy(&late->lock);
+  free(late);
+}
+
 static void drop_content(keel_tensor *tensor) {
   if (tensor->buffer) keel_buffer_release(tensor->buffer);
   error_release(tensor->error);
+  late_free(tensor->late);
   if (tensor->kind == KEEL_RESOURCE) {
     keel_resource_release(tensor->resource);
     return;

@@ -25,6 +25,14 @@ enum {
   KEEL_STRINGS
 };
 
+/* The copy that is made of a constant at its first use (memory/late.h). */
+typedef struct keel_late {
+  pthread_mutex_t lock; /* held while it is made */
+  keel_tensor *constant;
+  keel_device *device;
+  _Atomic(keel_tensor *) there; /* NULL: not made yet */
+} keel_late;
+
 struct keel_tensor {
   struct keel_tensor *next_free; /* in a thread's list */
   atomic_uint refs;
@@ -44,6 +52,8 @@ struct keel_tensor {
    * the plan. NULL: packed. */
   const int64_t *strides;
   keel_error *error;
+  keel_late
+      *late; /* it stands for that copy, and has no data itself; or NULL */
   union {
     keel_tensor **items;            /* of a sequence */
     struct keel_resource *resource; /* resource.h */
@@ -123,6 +133,7 @@ static inline keel_tensor *keel_tensors_failed(keel_tensor *const *tensors,
 
 /* The device whose memory holds it; NULL: host memory. */
 static inline keel_device *keel_tensor_location(const keel_tensor *tensor) {
+  if (tensor->late) return tensor->late->device;
   return tensor->buffer ? tensor->buffer->heap->device : NULL;
 }
 
