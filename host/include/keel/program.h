@@ -558,7 +558,8 @@ typedef struct keel_version_counts {
   uint64_t time;          /* nanoseconds in which versions were made */
 } keel_version_counts;
 
-/* Any thread; all zero for a plan without versions. */
+/* Waits for the version that is being made, if there is one. Any thread; all zero for a plan without
+ * versions. */
 KEEL_API void keel_plan_versions(keel_plan *plan,
                                  keel_version_counts *out_counts);
 

@@ -323,7 +323,9 @@ TEST_THAT(open_sizes_are_compiled_when_they_come_again) {
   assert_string_equal(shown, "abc"); /* with sizes that are not known */
   for (int i = 0; i < 6; i++)
     for (int64_t count = 3; count < 6; count++) {
+      keel_version_counts counts;
       run(plan, program, count, got);
+      keel_plan_versions(plan, &counts); /* waits for the one that is made */
       for (int64_t k = 0; k < count; k++) {
         float x = (float)k - 1.25f;
         assert_true(got[k] == (x < 0 ? -x : x) + x);

@@ -52,6 +52,7 @@ static void run_rows(keel_plan *plan, int64_t n, int64_t m) {
     data[i] = (float)i;
   keel_tensor *x = create_tensor(context, KD_F32, 2, (int64_t[]){n, m}, data);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  if (plan->versions) keel_versions_await(plan->versions);
   const float *got = keel_tensor_data(y);
   for (int64_t i = 0; i < n * m; i++)
     assert_true(got[i] == 2 * (float)i);

@@ -4,6 +4,7 @@
 #include "base/refs.h"
 #include "device/context.h"
 #include "program/sizes.h"
+#include "threads/pool.h"
 #include "trace/trace.h"
 
 #define REMEMBERED 256 /* sets of input types seen once */
@@ -52,7 +53,12 @@ struct keel_versions {
   keel_version_counts counts;
   worth worth;
   bool ahead; /* the program has compiled forms for the plan itself */
+  /* A version is made, of which there is one at a time: by the thread whose run it is for, or apart
+   * by `task`, while that thread runs the plan for all sizes. */
   bool making;
+  pthread_cond_t made; /* `making` is false again */
+  keel_task task;
+  version next; /* that the task makes */
 };
 
 /* ---- making them possible ------------------------------------------------------- */
@@ -63,6 +69,7 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
   keel_versions *all = calloc(1, sizeof *all);
   if (!all) return keel_no_memory(sizeof *all);
   pthread_mutex_init(&all->lock, NULL);
+  pthread_cond_init(&all->made, NULL);
   keel_placed_init(&all->placed);
   plan->versions = all;
   all->general = plan;
@@ -89,13 +96,22 @@ static void versions_drop(version *one) {
   *one = (version){0};
 }
 
+void keel_versions_await(keel_versions *all) {
+  pthread_mutex_lock(&all->lock);
+  while (all->making)
+    pthread_cond_wait(&all->made, &all->lock);
+  pthread_mutex_unlock(&all->lock);
+}
+
 void keel_versions_free(keel_versions *all) {
   if (!all) return;
+  keel_versions_await(all);
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++)
     versions_drop(&all->entries[i]);
   keel_placed_deinit(&all->placed);
   keel_functions_release(all->functions);
   keel_arena_free(&all->arena);
+  pthread_cond_destroy(&all->made);
   pthread_mutex_destroy(&all->lock);
   free(all);
 }
@@ -174,16 +190,21 @@ static bool pays_at_once(keel_versions *all, uint64_t elements) {
   return false;
 }
 
-/* Whether a version for these types is worth making: one run pays for it; or it is kept, and they
- * recur, or are the first ones, which usually recur (and shape-agnostic kernels would pack the
- * weights once more). Notes the types as seen. With the lock held. */
-static bool are_worth_it(keel_versions *all, uint64_t hash, uint64_t elements,
-                         bool kept) {
+/* Whether a version is made, and by whom. */
+typedef enum making { NOT_MADE, MADE_HERE, MADE_APART } making;
+
+/* Whether a version for these types is worth making: one run pays for it, this one; or it is kept,
+ * and they recur, or are the first ones, which usually recur (and shape-agnostic kernels would pack
+ * the weights once more). Notes the types as seen. With the lock held. */
+static making are_worth_it(keel_versions *all, uint64_t hash, uint64_t elements,
+                           bool kept) {
   bool first = !all->came_next && !all->ahead;
-  for (uint32_t i = 0; i < REMEMBERED; i++)
-    if (all->came[i] == hash) return kept || pays_at_once(all, elements);
-  all->came[all->came_next++ % REMEMBERED] = hash;
-  return (kept && first) || pays_at_once(all, elements);
+  bool came = false;
+  for (uint32_t i = 0; i < REMEMBERED && !came; i++)
+    came = all->came[i] == hash;
+  if (!came) all->came[all->came_next++ % REMEMBERED] = hash;
+  if ((kept && first && !came) || pays_at_once(all, elements)) return MADE_HERE;
+  return kept && came ? MADE_APART : NOT_MADE;
 }
 
 /* With the lock held. */
@@ -278,40 +299,65 @@ static void versions_tell(const keel_versions *all, keel_status status) {
                 all->base->name, keel_message());
 }
 
-keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
-                              uint64_t *out_timed) {
-  uint64_t hash = hash_types(inputs, all->base->input_count);
-  *out_timed = 0;
-  if (!hash) return NULL;
-  const uint64_t elements = elements_of(inputs, all->base->input_count);
-  *out_timed = elements;
-  pthread_mutex_lock(&all->lock);
-  keel_plan *found = versions_find(all, hash, inputs, out_timed);
+/* Makes the version that was chosen, and ends that. *out_plan: its plan, retained, if it is asked for;
+ * NULL: it could not be made. */
+static void versions_end(keel_versions *all, version made,
+                         keel_plan **out_plan) {
   version old = {0};
-  bool makes =
-      !found &&
-      are_worth_it(all, hash, elements, make_way(all, false, &old) != NULL) &&
-      !all->making;
-  if (makes) all->making = true;
-  pthread_mutex_unlock(&all->lock);
-  if (!makes) return found;
-  version made = {.types = versions_types_of(inputs, all->base->input_count),
-                  .hash = hash};
-  keel_status status =
-      made.types ? versions_make(all, &made) : keel_no_memory(sizeof made);
-  old = (version){0};
+  keel_status status = versions_make(all, &made);
   if (status != KD_OK) versions_tell(all, status);
   pthread_mutex_lock(&all->lock);
   const version *kept =
       status == KD_OK ? versions_keep(all, &made, &old) : NULL;
-  keel_plan *plan = kept ? kept->plan : made.plan;
-  if (kept) keel_refs_take(&plan->refs);
-  if (status != KD_OK) versions_forget(all, hash);
-  all->making = false;
+  if (out_plan) *out_plan = kept ? kept->plan : made.plan;
+  if (out_plan && kept) keel_refs_take(&kept->plan->refs);
+  if (status != KD_OK) versions_forget(all, made.hash);
   pthread_mutex_unlock(&all->lock);
   versions_drop(&old);
-  if (!kept)
-    free(made.types); /* the plan, if there is one, serves this run alone */
+  /* one that is not kept serves this run alone */
+  if (!kept && out_plan) made.plan = NULL;
+  if (!kept) versions_drop(&made);
+  pthread_mutex_lock(&all->lock);
+  all->making = false;
+  pthread_cond_broadcast(&all->made);
+  pthread_mutex_unlock(&all->lock); /* from now on it may be freed */
+}
+
+static void make_apart(keel_task *task) {
+  keel_versions *all =
+      (keel_versions *)(void *)((char *)task - offsetof(keel_versions, task));
+  version next = all->next;
+  all->next = (version){0};
+  versions_end(all, next, NULL);
+}
+
+keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
+                              uint64_t *out_timed) {
+  uint32_t count = all->base->input_count;
+  uint64_t hash = hash_types(inputs, count);
+  *out_timed = 0;
+  if (!hash) return NULL;
+  const uint64_t elements = elements_of(inputs, count);
+  *out_timed = elements;
+  pthread_mutex_lock(&all->lock);
+  keel_plan *plan = versions_find(all, hash, inputs, out_timed);
+  version old = {0};
+  making how = plan ? NOT_MADE
+                    : are_worth_it(all, hash, elements,
+                                   make_way(all, false, &old) != NULL);
+  version made = {.hash = hash};
+  if (how != NOT_MADE && !all->making)
+    made.types = versions_types_of(inputs, count);
+  if (made.types) all->making = true; /* without memory there is none */
+  pthread_mutex_unlock(&all->lock);
+  if (!made.types) return plan;
+  if (how == MADE_HERE) {
+    versions_end(all, made, &plan);
+  } else {
+    all->next = made;
+    all->task.run = make_apart;
+    keel_pool_submit_apart(all->general->context->pool, &all->task);
+  }
   return plan;
 }
 
@@ -408,6 +454,7 @@ void keel_plan_versions(keel_plan *plan, keel_version_counts *out_counts) {
   keel_versions *all = plan->versions;
   *out_counts = (keel_version_counts){0};
   if (!all) return;
+  keel_versions_await(all);
   pthread_mutex_lock(&all->lock);
   *out_counts = all->counts;
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {

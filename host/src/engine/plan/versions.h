@@ -1,6 +1,6 @@
 /* versions.h - versions of a plan, specialised for input types: for the first set of types, for
  * each set that recurs, for a new one where one run pays for it, and for those that the application
- * prepares.
+ * prepares. One that recurs is made by a thread of its own, and its run does not wait for it.
  *
  * If a program leaves dimensions open, what depends on them is unknown when its plan is
  * made. In a version, shapes are constants: the ops that compute them are folded, memory
@@ -26,11 +26,13 @@ typedef struct keel_versions keel_versions;
 keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
                                  const keel_pass_call *passes,
                                  keel_function **out_function);
+/* Waits until no version is being made. */
+void keel_versions_await(keel_versions *all);
 void keel_versions_free(keel_versions *all);
 
 /* Gets the version for ready inputs; the caller releases it with keel_plan_release. NULL:
- * run the plan itself. A version is made for the first inputs, for inputs whose types recur, and
- * for new ones where the runs so far show that one run pays for it.
+ * run the plan itself. A version is made for the first inputs, and for new ones where the runs so
+ * far show that one run pays for it; for inputs whose types recur, one that a later run gets.
  *
  * *out_timed: the elements of the inputs, if keel_versions_note wants the run's time; or 0 */
 keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
