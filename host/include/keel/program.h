@@ -302,6 +302,11 @@ typedef struct keel_plan_params {
    * plan. */
   keel_cancel *cancel;
   uint64_t timeout;
+
+  /* Bytes that versions of the plan may take (keel_plan_prepare, whose versions count, but stay):
+   * what is beyond them runs the plan for all sizes. Weights, which versions share, don't count. 0:
+   * 256 MiB. */
+  uint64_t version_bytes;
 } keel_plan_params;
 
 /* The passes that make a plan from a program, in order: their names, and a short
@@ -535,14 +540,14 @@ KEEL_API keel_status keel_plan_begin(keel_plan *plan,
  * of a program with open sizes runs any sizes with one plan for all of them; its runs make versions
  * (plans in which sizes are constants) for the first sizes, for sizes that recur, and for others
  * where one run pays for it. A run of prepared sizes finds its version. Nothing is made for sizes
- * that are prepared already, nor for a program without open ones. At most 64 sets are prepared.
+ * that are prepared already, nor for a program without open ones. At most 256 sets are prepared.
  * Any thread.
  *
  * inputs  sizes of inputs, as for keel_program_fix; open dimensions of one name get one size
  * Returns KD_OK, KD_OUT_OF_RANGE (an index), KD_INVALID_ARGUMENT (another rank or size than the
  * program declares, two sizes for one name, a size that stays open), KD_FAILED_PRECONDITION (open
  * sizes, and a plan with KEEL_PLAN_ONE or KEEL_PLAN_EAGER of keel/debug.h, which makes no versions;
- * 64 sets are prepared), or as keel_plan_create does. */
+ * 256 sets are prepared), or as keel_plan_create does. */
 KEEL_API keel_status keel_plan_prepare(keel_plan *plan,
                                        const keel_input_sizes *inputs,
                                        uint32_t count);

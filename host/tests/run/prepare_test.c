@@ -133,7 +133,7 @@ TEST_THAT(as_many_as_a_plan_keeps_can_be_prepared) {
   for (int64_t n = 1; n <= KEEL_VERSIONS_MOST; n++)
     expect_ok(prepare(plan, n, 2));
   expect_fails(prepare(plan, 1, 3), KD_FAILED_PRECONDITION,
-               "64 sets of sizes are prepared");
+               "256 sets of sizes are prepared");
   expect_ok(prepare(plan, 9, 2));
   run_rows(plan, 1, 3);
   keel_plan_release(plan);

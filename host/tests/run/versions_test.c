@@ -25,7 +25,7 @@ static keel_tensor *integers(int64_t count, const int64_t *data) {
 
 /* The transpose of what is positive in x of n x m, as m x n by way of its shape, plus
  * `bias` of m x n: ops that compute shapes, and ops on data. */
-static keel_plan *plan_of_turning(uint32_t flags) {
+static keel_plan *plan_turning(uint32_t flags, uint64_t version_bytes) {
   const int64_t open[] = {-1, -1}, turned[] = {1, 0};
   keel_builder *b = create_builder(context, "turn");
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, open);
@@ -38,13 +38,23 @@ static keel_plan *plan_of_turning(uint32_t flags) {
   const int64_t flat = -1;
   swap = op(b, "Reshape", swap, constant_of(b, integers(1, &flat)));
   swap = op(b, "Reshape", swap, shape);
-  return plan_giving(b, op(b, "Add", swap, bias), PLAN_PARAMS(.flags = flags));
+  return plan_giving(
+      b, op(b, "Add", swap, bias),
+      PLAN_PARAMS(.flags = flags, .version_bytes = version_bytes));
+}
+
+static keel_plan *plan_of_turning(uint32_t flags) {
+  return plan_turning(flags, 0);
+}
+
+static keel_plan *plan_within(uint64_t version_bytes) {
+  return plan_turning(0, version_bytes);
 }
 
 static keel_status try_turning(keel_plan *plan, int64_t n, int64_t m,
                                int64_t bias_m, keel_tensor **y) {
-  float data[256], bias[256];
-  for (int i = 0; i < 256; i++) {
+  float data[2048], bias[2048];
+  for (int i = 0; i < 2048; i++) {
     data[i] = (float)(i % 5 - 2);
     bias[i] = (float)i;
   }
@@ -154,6 +164,54 @@ TEST_THAT(shapes_beyond_the_versions_kept_get_one_for_a_run) {
   turn_to_a_gain(plan, sets);
   assert_in_range(made_of(plan) - before, KEEL_VERSIONS_MOST - 8,
                   KEEL_VERSIONS_MOST + 8);
+  keel_plan_release(plan);
+}
+
+static uint64_t kept_bytes_of(keel_plan *plan) {
+  keel_plan *all[KEEL_VERSIONS_MOST];
+  uint64_t bytes = 0;
+  for (uint32_t i = keel_versions_list(plan->versions, all); i-- > 0;) {
+    bytes += keel_plan_own_bytes(all[i]);
+    keel_plan_release(all[i]);
+  }
+  return bytes;
+}
+
+/* Thirty sets in turn: some have a version, and keep it; the others don't evict them. */
+TEST_THAT(versions_keep_to_their_budget) {
+  keel_plan *plain = plan_of_turning(0);
+  for (int i = 0; i < 8; i++)
+    turn(plain, 2, 3);
+  const uint64_t one = kept_bytes_of(plain), budgets[] = {1, 4 * one, 12 * one};
+  assert_true(one > 1000 && one < 1000000);
+  keel_plan_release(plain);
+  for (size_t i = 0; i < KEEL_COUNT_OF(budgets); i++) {
+    keel_plan *plan = plan_within(budgets[i]);
+    uint64_t made = 0;
+    for (int round = 0; round < 40; round++) {
+      if (round == 20) made = made_of(plan);
+      for (int64_t n = 1; n <= 30; n++)
+        turn(plan, n, 2);
+    }
+    assert_true(kept_bytes_of(plan) <= budgets[i]);
+    assert_in_range(versions_of(plan), budgets[i] / one / 2, budgets[i] / one);
+    assert_true(made_of(plan) < made + 30); /* those of a single run, at most */
+    keel_plan_release(plan);
+  }
+}
+
+TEST_THAT(prepared_versions_are_beyond_the_budget) {
+  keel_plan *plan = plan_within(1);
+  for (int64_t n = 1; n <= 9; n++) {
+    const int64_t dims[] = {n, 2}, bias[] = {2, n};
+    const keel_input_sizes sizes[] = {{.input = 0, .rank = 2, .dims = dims},
+                                      {.input = 1, .rank = 2, .dims = bias}};
+    expect_ok(keel_plan_prepare(plan, sizes, 2));
+  }
+  for (int round = 0; round < 10; round++)
+    for (int64_t n = 1; n <= 12; n++)
+      turn(plan, n, 2);
+  assert_int_equal(versions_of(plan), 9);
   keel_plan_release(plan);
 }
 
@@ -382,6 +440,7 @@ static void run_rows(keel_plan *plan, int64_t rows) {
   keel_tensor *y = NULL,
               *x = create_tensor(context, KD_F32, DIMS(rows, WIDE), zeros);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_versions_await(plan->versions);
   RELEASE(x, y);
 }
 

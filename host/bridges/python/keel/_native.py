@@ -60,7 +60,8 @@ class PlanParams(Structure):
                 ("places", POINTER(c_char_p)), ("place_count", c_uint32),
                 ("skip_count", c_uint32), ("skip", POINTER(c_char_p)), ("on_pass", c_void_p),
                 ("on_pass_context", c_void_p), ("on_pass_name", c_char_p),
-                ("cancel", c_void_p), ("timeout", c_uint64)]
+                ("cancel", c_void_p), ("timeout", c_uint64),
+                ("version_bytes", c_uint64)]
 
 
 class InputSizes(Structure):

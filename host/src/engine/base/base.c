@@ -85,6 +85,14 @@ char *keel_arena_copy(keel_arena *arena, const char *string) {
   return keel_arena_copy_bytes(arena, string, strlen(string) + 1);
 }
 
+uint64_t keel_arena_bytes(const keel_arena *arena) {
+  uint64_t bytes = 0;
+  for (const keel_arena_block *block = arena->blocks; block;
+       block = block->next)
+    bytes += sizeof *block + block->size;
+  return bytes;
+}
+
 void keel_arena_free(keel_arena *arena) {
   for (keel_arena_block *block = arena->blocks, *next; block; block = next) {
     next = block->next;

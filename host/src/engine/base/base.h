@@ -80,6 +80,8 @@ void *keel_arena_take(keel_arena *arena, size_t size);
 char *keel_arena_copy(keel_arena *arena, const char *string);
 void *keel_arena_copy_bytes(keel_arena *arena, const void *bytes, size_t size);
 void keel_arena_free(keel_arena *arena);
+/* The bytes that it has taken. */
+uint64_t keel_arena_bytes(const keel_arena *arena);
 
 /* ---- arrays that grow ----------------------------------------------------- */
 

@@ -7,6 +7,9 @@
 #include "plan/versions.h"
 #include "plan/weights.h"
 
+/* What a step's kernel and its launch take beside the arenas, roughly. */
+#define STEP_BYTES 1024
+
 /* Kinds of memory. */
 typedef enum piece_kind { CONSTANT, MAPPED, TAKEN, RECORDED } piece_kind;
 
@@ -82,21 +85,28 @@ static void pieces_add_taken(pieces *all, const keel_executable *executable,
   }
 }
 
-static void pieces_add_arena(pieces *all, keel_executable *executable) {
-  const keel_memory_plan *memory_plan = keel_memory_plan_of(executable);
-  if (memory_plan && memory_plan->heap == all->heap &&
-      memory_plan->assignment.total > all->largest)
-    all->largest = memory_plan->assignment.total;
+/* Visits the buffers that the executable's idle run holds, if there is one. */
+static void with_idle(keel_executable *executable,
+                      void (*visit)(void *context, const keel_buffer *buffer),
+                      void *context) {
   keel_idle *none = NULL;
   /* as a run takes it (run.c) */
   keel_idle *idle =
       atomic_exchange_explicit(&executable->idle, NULL, memory_order_acquire);
   if (!idle) return;
-  idle->visit(idle, pieces_add_recorded, all);
+  idle->visit(idle, visit, context);
   if (!atomic_compare_exchange_strong_explicit(&executable->idle, &none, idle,
                                                memory_order_release,
                                                memory_order_relaxed))
     idle->free(idle);
+}
+
+static void pieces_add_arena(pieces *all, keel_executable *executable) {
+  const keel_memory_plan *memory_plan = keel_memory_plan_of(executable);
+  if (memory_plan && memory_plan->heap == all->heap &&
+      memory_plan->assignment.total > all->largest)
+    all->largest = memory_plan->assignment.total;
+  with_idle(executable, pieces_add_recorded, all);
 }
 
 static void pieces_add_executable(pieces *all, keel_executable *executable) {
@@ -108,6 +118,37 @@ static void pieces_add_executable(pieces *all, keel_executable *executable) {
     pieces_add_taken(all, executable, &executable->steps[i]);
   pieces_add_arena(all, executable);
 }
+
+/* ---- one version ---------------------------------------------------------- */
+
+static void add_recorded(void *context, const keel_buffer *buffer) {
+  *(uint64_t *)context += buffer->size;
+}
+
+/* Values that no other plan has, and what steps keep of their kernels. */
+static uint64_t own_bytes_of(keel_executable *executable) {
+  const keel_memory_plan *memory_plan = keel_memory_plan_of(executable);
+  uint64_t bytes =
+      executable->step_count * (sizeof(keel_specialisation) + STEP_BYTES);
+  for (uint32_t i = 0; i < executable->function->value_count; i++) {
+    const keel_tensor *constant = executable->function->values[i].constant;
+    if (constant && constant->kind == KEEL_DATA && constant->buffer &&
+        keel_refs_unique(&constant->refs) && !keel_mapping_holds(constant))
+      bytes += constant->buffer->size;
+  }
+  if (memory_plan) bytes += 2 * keel_arena_bytes(&memory_plan->arena);
+  with_idle(executable, add_recorded, &bytes);
+  return bytes;
+}
+
+uint64_t keel_plan_own_bytes(keel_plan *plan) {
+  uint64_t bytes = keel_arena_bytes(&plan->arena);
+  for (keel_executable *at = plan->executables; at; at = at->next)
+    bytes += own_bytes_of(at);
+  return bytes;
+}
+
+/* ---- all of a plan -------------------------------------------------------- */
 
 static void pieces_add_plan(pieces *all, keel_plan *plan) {
   keel_plan *versions[KEEL_VERSIONS_MOST];

@@ -12,14 +12,18 @@
  * leaves it so, in twice as many */
 #define PROBE      8
 #define PROBE_MOST (1U << 16)
+/* hits after which a version has its launches and recordings */
+#define SETTLED 6
 
 typedef struct version {
   keel_plan *plan; /* NULL: free */
   const keel_type **types;
   uint64_t hash; /* of the types */
   uint64_t used; /* the last run */
-  bool ran;      /* at least once */
-  bool pinned;   /* keel_plan_prepare: it is not evicted */
+  uint64_t bytes;
+  uint32_t hits;
+  bool ran;    /* at least once */
+  bool pinned; /* keel_plan_prepare: it is not evicted */
 } version;
 
 /* Nanoseconds for each element of the inputs, the less of the last two. */
@@ -46,7 +50,11 @@ struct keel_versions {
   keel_function *functions, *base;
   keel_plan_params params;
   keel_placed placed;
+  uint64_t hashes[KEEL_VERSIONS_MOST]; /* of the entries; 0: free */
   version entries[KEEL_VERSIONS_MOST];
+  uint32_t used;             /* entries; none after them is in use */
+  uint64_t bytes;            /* of all */
+  uint64_t each;             /* what the last one turned out to take */
   uint64_t came[REMEMBERED]; /* hashes, a ring */
   uint32_t came_next;
   uint64_t tick; /* runs */
@@ -76,6 +84,8 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
   all->ahead = program->forms.count != 0;
   all->params = plan->params;
   all->params.place_count = 0; /* rules have already placed the nodes */
+  if (!all->params.version_bytes)
+    all->params.version_bytes = KEEL_VERSIONS_BYTES;
   KEEL_TRY(keel_function_clone(program->main, &all->arena, &all->functions,
                                &all->base));
   keel_pass_call call = *passes;
@@ -88,6 +98,26 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
 
 keel_placed *keel_versions_placed(keel_versions *all) {
   return &all->placed;
+}
+
+/* Puts a version into a free entry. With the lock held. */
+static void entry_fill(keel_versions *all, version *at, const version *made) {
+  uint32_t i = (uint32_t)(at - all->entries);
+  *at = *made;
+  all->hashes[i] = made->hash;
+  all->bytes += made->bytes;
+  if (i >= all->used) all->used = i + 1;
+}
+
+/* Takes a version out of its entry. With the lock held. */
+static version entry_clear(keel_versions *all, version *at) {
+  version old = *at;
+  all->hashes[at - all->entries] = 0;
+  all->bytes -= old.bytes;
+  *at = (version){0};
+  while (all->used && !all->hashes[all->used - 1])
+    all->used--;
+  return old;
 }
 
 static void versions_drop(version *one) {
@@ -106,7 +136,7 @@ void keel_versions_await(keel_versions *all) {
 void keel_versions_free(keel_versions *all) {
   if (!all) return;
   keel_versions_await(all);
-  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++)
+  for (uint32_t i = 0; i < all->used; i++)
     versions_drop(&all->entries[i]);
   keel_placed_deinit(&all->placed);
   keel_functions_release(all->functions);
@@ -141,20 +171,35 @@ static uint64_t elements_of(keel_tensor *const *inputs, uint32_t count) {
   return elements;
 }
 
+/* Corrects what a version takes. One that is too much goes; the caller has another reference to its
+ * plan. With the lock held. */
+static void versions_weigh(keel_versions *all, version *one) {
+  all->bytes -= one->bytes;
+  one->bytes = keel_plan_own_bytes(one->plan);
+  all->bytes += one->bytes;
+  all->each = one->bytes;
+  if (one->pinned || all->bytes <= all->params.version_bytes) return;
+  version old = entry_clear(all, one);
+  all->counts.evicted++;
+  versions_drop(&old);
+}
+
 /* With the lock held. */
 static keel_plan *versions_find(keel_versions *all, uint64_t hash,
                                 keel_tensor *const *inputs,
                                 uint64_t *out_timed) {
   uint32_t count = all->base->input_count;
   all->tick++;
-  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+  for (uint32_t i = 0; i < all->used; i++) {
     version *one = &all->entries[i];
-    if (!is_for(one, hash, inputs, count)) continue;
+    if (all->hashes[i] != hash || !is_for(one, hash, inputs, count)) continue;
     one->used = all->tick;
     if (one->ran) *out_timed = 0;
     all->counts.hits++;
-    keel_refs_take(&one->plan->refs);
-    return one->plan;
+    keel_plan *plan = one->plan;
+    keel_refs_take(&plan->refs);
+    if (++one->hits == SETTLED) versions_weigh(all, one);
+    return plan;
   }
   all->counts.misses++;
   return NULL;
@@ -218,9 +263,12 @@ static void versions_forget(keel_versions *all, uint64_t hash) {
  * runs. With the lock held. */
 static version *make_way(keel_versions *all, bool pinned, version *out_old) {
   version *best = NULL;
-  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+  bool fits = pinned || all->bytes + all->each <= all->params.version_bytes;
+  if (fits && all->used < KEEL_VERSIONS_MOST) return &all->entries[all->used];
+  for (uint32_t i = 0; i < all->used; i++) {
     version *one = &all->entries[i];
-    if (!one->plan) return one;
+    if (!one->plan && fits) return one;
+    if (!one->plan) continue;
     bool goes = !one->pinned && (pinned || keel_refs_unique(&one->plan->refs));
     if (goes && (!best || one->used < best->used)) best = one;
   }
@@ -228,6 +276,13 @@ static version *make_way(keel_versions *all, bool pinned, version *out_old) {
     best = NULL;
   if (best) *out_old = *best;
   return best;
+}
+
+/* The same, and takes the version that goes out of its entry. */
+static version *take_entry(keel_versions *all, bool pinned, version *out_old) {
+  version *at = make_way(all, pinned, out_old);
+  if (at && at->plan) *out_old = entry_clear(all, at);
+  return at;
 }
 
 /* ---- making them -------------------------------------------------------------------- */
@@ -248,6 +303,7 @@ static keel_status versions_make(keel_versions *all, version *made) {
                               &all->params, &all->placed, &made->plan));
   if (keel_tracing()) keel_trace_span("plan", NULL, all->base->name, began);
   keel_profile_part(all->general, made->plan);
+  made->bytes = keel_plan_own_bytes(made->plan);
   pthread_mutex_lock(&all->lock);
   all->counts.made++;
   all->counts.time += keel_now() - began;
@@ -258,7 +314,7 @@ static keel_status versions_make(keel_versions *all, version *made) {
 
 /* With the lock held. */
 static version *versions_of_types(keel_versions *all, const version *like) {
-  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+  for (uint32_t i = 0; i < all->used; i++) {
     version *one = &all->entries[i];
     if (one->plan && one->hash == like->hash &&
         !memcmp(one->types, like->types,
@@ -279,10 +335,10 @@ static version *versions_keep(keel_versions *all, const version *made,
     *out_old = *made;
     return at;
   }
-  at = make_way(all, made->pinned, out_old);
+  at = take_entry(all, made->pinned, out_old);
   if (!at) return NULL;
   all->counts.evicted += out_old->plan != NULL;
-  *at = *made;
+  entry_fill(all, at, made);
   at->used = made->pinned ? 0 : all->tick; /* 0: it has not run yet */
   return at;
 }
@@ -367,7 +423,7 @@ void keel_versions_note(keel_versions *all, const keel_plan *plan,
                         uint64_t elements, uint64_t time) {
   pthread_mutex_lock(&all->lock);
   bool first = plan != NULL; /* one that is not kept runs once */
-  for (uint32_t i = 0; plan && i < KEEL_VERSIONS_MOST; i++) {
+  for (uint32_t i = 0; plan && i < all->used; i++) {
     version *one = &all->entries[i];
     if (one->plan != plan) continue;
     first = !one->ran;
@@ -457,7 +513,7 @@ void keel_plan_versions(keel_plan *plan, keel_version_counts *out_counts) {
   keel_versions_await(all);
   pthread_mutex_lock(&all->lock);
   *out_counts = all->counts;
-  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+  for (uint32_t i = 0; i < all->used; i++) {
     out_counts->kept += all->entries[i].plan != NULL;
     out_counts->pinned += all->entries[i].pinned;
   }
@@ -469,7 +525,7 @@ void keel_plan_versions(keel_plan *plan, keel_version_counts *out_counts) {
 uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans) {
   uint32_t count = 0;
   pthread_mutex_lock(&all->lock);
-  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+  for (uint32_t i = 0; i < all->used; i++) {
     if (!all->entries[i].plan) continue;
     out_plans[count] = all->entries[i].plan;
     keel_refs_take(&out_plans[count++]->refs);
@@ -481,7 +537,7 @@ uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans) {
 uint64_t keel_versions_replays(keel_versions *all) {
   uint64_t count = 0;
   pthread_mutex_lock(&all->lock);
-  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++)
+  for (uint32_t i = 0; i < all->used; i++)
     if (all->entries[i].plan) count += keel_plan_replays(all->entries[i].plan);
   pthread_mutex_unlock(&all->lock);
   return count;
@@ -490,7 +546,7 @@ uint64_t keel_versions_replays(keel_versions *all) {
 keel_plan *keel_versions_last(keel_versions *all) {
   const version *last = NULL;
   pthread_mutex_lock(&all->lock);
-  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++)
+  for (uint32_t i = 0; i < all->used; i++)
     if (all->entries[i].plan && (!last || all->entries[i].used > last->used))
       last = &all->entries[i];
   keel_plan *plan = last ? last->plan : NULL;

@@ -4,8 +4,9 @@
  *
  * If a program leaves dimensions open, what depends on them is unknown when its plan is
  * made. In a version, shapes are constants: the ops that compute them are folded, memory
- * can be planned, and costs are known. There are at most KEEL_VERSIONS_MOST versions. A run evicts
- * only a version that has not been used for KEEL_VERSIONS_UNUSED runs: of more sets that come in
+ * can be planned, and costs are known. There are at most KEEL_VERSIONS_MOST versions, and as many as
+ * keel_plan_params.version_bytes holds: after a few runs of a version it is known what it takes,
+ * and it goes if that is too much. A run evicts only a version that has not been used for KEEL_VERSIONS_UNUSED runs: of more sets that come in
  * turn, some have versions and the rest run the plan itself, instead of each evicting the next; or,
  * where one run pays for a version, one that serves this run alone. A prepared version evicts any
  * other, and stays. */
@@ -15,7 +16,8 @@
 #include "passes/passes.h"
 #include "plan/plan.h"
 
-#define KEEL_VERSIONS_MOST   64
+#define KEEL_VERSIONS_MOST   256
+#define KEEL_VERSIONS_BYTES  (UINT64_C(256) << 20) /* the usual budget */
 #define KEEL_VERSIONS_UNUSED 1024 /* runs until a version can make way */
 
 typedef struct keel_versions keel_versions;
