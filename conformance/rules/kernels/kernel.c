@@ -280,9 +280,10 @@ static const kc_rule rules[] = {
          "It must not grow when launches repeat",
          "kd_kernel_def.enqueue kd_kernel_def.workspace",
          "Results or shapes of the last run that are still in the instance."),
-    RULE(MUST, "kernel.any-shape", kernel_any_shape, 0, "kernel.h",
+    RULE(MUST, "kernel.any-shape", kernel_any_shape, KC_CASES, "kernel.h",
          "One instance serves every shape", "KD_KERNEL_ANY_SHAPE",
-         "A kernel that keeps the first shape computes the second with it."),
+         "A kernel that keeps the first shape computes the second with it; one"
+         " with packed weights serves each batch of a model."),
     RULE(MUST, "kernel.concurrent", kernel_concurrent, 0, "kernel.h",
          "Several threads may enqueue one instance at once, on different"
          " streams",
@@ -449,6 +450,7 @@ static const kc_defect defects[] = {
     DEFECT(cost_in_years, "kernel.cost-sane", "cost gives picoseconds"),
     DEFECT_AS(stale_result, "kernel.reuse", KC_AROUND, "the second run adds the first one's result"),
     DEFECT(first_shape, "kernel.any-shape", "an instance keeps its first length"),
+    DEFECT(first_rows, "kernel.any-shape", "an instance with weights keeps its first rows"),
     DEFECT_AS(instance_scratch, "kernel.concurrent", KC_RACE, "launches of an instance share scratch memory"),
     DEFECT_AS(static_scratch, "kernel.concurrent-instances", KC_RACE, "all products share scratch memory"),
     DEFECT_AS(topk_scratch, "kernel.concurrent-instances", KC_RACE, "all of TopK share scratch memory"),

@@ -68,7 +68,7 @@ static void def_reuse(kc_op_case *one, kc_node *node,
 }
 
 /* One instance that says that it takes any shape. */
-void kernel_any_shape(void) {
+static void unary_of_any_shape(void) {
   kc_unary unary;
   kc_unary_need(37, &unary);
   if (!(unary.def->flags & KD_KERNEL_ANY_SHAPE)) {
@@ -96,6 +96,73 @@ void kernel_any_shape(void) {
   }
   if (kernel) unary.def->destroy(kernel);
   kc_unary_free(&unary);
+}
+
+/* The same with `more` further rows of input 0. False where it has none. */
+static bool lengthen(kc_op_case *one, int64_t more) {
+  const value *x = one->own[0];
+  int64_t dims[KD_MAX_RANK];
+  if (!x || !x->rank || !x->count) return false;
+  memcpy(dims, x->dims, x->rank * sizeof *dims);
+  dims[0] += more;
+  value *longer = value_make(x->dtype, x->rank, dims);
+  for (int64_t i = 0; i < longer->count; i++)
+    longer->x[i] = x->x[i % x->count];
+  value_free(one->own[0]);
+  one->own[0] = longer;
+  one->op.in[0] = longer;
+  return true;
+}
+
+/* An instance of a case whose input 1 is constant runs one with more rows of input 0. */
+static bool rows_of_any_shape(kc_op_case *one, kc_op_case *other,
+                              const kd_kernel_def *def) {
+  kc_node *node = kc_node_make(&one->op, NULL, 0);
+  kc_node *longer = kc_node_make(&other->op, NULL, 0);
+  bool tried = node && longer && !node->dynamic && kc_def_for(node) == def &&
+               kc_def_for(longer) == def;
+  if (tried) {
+    kc_run *first = kc_run_of(node, def, &one->op, &kc_plain);
+    kc_run *second = kc_run_of(longer, def, &other->op, &kc_plain);
+    kd_kernel *own = second->kernel;
+    kernel_run_and_compare(one, node, first, "an instance with a constant");
+    second->kernel = first->kernel;
+    kernel_run_and_compare(other, longer, second,
+                           "the instance of fewer rows, with the constant");
+    second->kernel = own;
+    kernel_run_and_compare(one, node, first, "fewer rows again");
+    kc_run_free(second);
+    kc_run_free(first);
+  }
+  kc_node_free(node);
+  kc_node_free(longer);
+  return tried;
+}
+
+static void constants_of_any_shape(const kd_kernel_def *def) {
+  uint32_t count = kc_case_count(def->domain, def->op), tried = 0;
+  for (uint32_t c = 0; c < count && tried < (kc.quick ? 1u : 4u); c++)
+    for (int64_t more = 1; more < 40; more += 38) {
+      kc_op_case one, other;
+      if (!kc_case_ints(def->domain, def->op, c, c + 3, &one)) continue;
+      kc_case_ints(def->domain, def->op, c, c + 3, &other);
+      one.op.constants = other.op.constants = 2;
+      if (one.op.in_count > 1 && lengthen(&other, more))
+        tried += rows_of_any_shape(&one, &other, def);
+      kc_case_free(&one);
+      kc_case_free(&other);
+    }
+}
+
+void kernel_any_shape(void) {
+  kc_device();
+  if (kc_case("unary")) unary_of_any_shape();
+  for (uint32_t d = 0; d < kp.kernel_count; d++) {
+    const kd_kernel_def *def = &kp.kernels[d];
+    if (def->flags & KD_KERNEL_ANY_SHAPE && def->create &&
+        !(def->host_inputs & 1) && kc_case("op=%s,number=%u", def->op, d))
+      constants_of_any_shape(def);
+  }
 }
 
 typedef struct shared {
