@@ -122,11 +122,9 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
       views[i] = (kd_tensor){0};
       continue;
     }
-    if (tensor->late) {
-      KEEL_TRY(for_value(run, "input", i, tensor->type,
-                         keel_late_get(tensor, &moved[i])));
-      tensor = keel_tensor_retain(moved[i]);
-    }
+    if (tensor->late)
+      KEEL_TRY(for_value(run, "input", i, inputs[i]->type,
+                         keel_late_get(inputs[i], &tensor)));
     bool host = i < 32 && (host_inputs >> i & 1);
     bool any_offset = flags & KD_KERNEL_ANY_OFFSET;
     if (tensor->layout != keel_node_layout(&spec->node, i) ||
@@ -185,7 +183,7 @@ static keel_status make_over(launch *run, uint32_t index, uint32_t input,
   if (from && keel_refs_unique(&from->refs) && from->buffer &&
       keel_buffer_unique(from->buffer))
     return keel_tensor_view(from, type, &run->outputs[index]);
-  if (!from) from = in->inputs[input];
+  if (!from) from = keel_late_there(in->inputs[input]);
   KEEL_TRY(make_output(run->spec, index, type, NULL, &made));
   run->outputs[index] = made;
   KEEL_TRY(keel_tensor_location(from) == run->spec->device &&
@@ -294,6 +292,7 @@ static kd_status check_inputs(const launch *run) {
   for (uint32_t i = 0; i < run->spec->input_count; i++) {
     const keel_tensor *moved = run->in->moved[i];
     const keel_tensor *tensor = moved ? moved : run->in->inputs[i];
+    if (tensor) tensor = keel_late_there(tensor);
     if (tensor && keel_tensor_location(tensor) == device)
       KEEL_TRY(keel_failures_check_locked(tensor->buffer));
   }

@@ -5,6 +5,7 @@
 #include "device/failures.h"
 #include "memory/copy.h"
 #include "memory/device_copy.h"
+#include "memory/late.h"
 #include "memory/mapped.h"
 #include "values/strings.h"
 
@@ -63,6 +64,7 @@ keel_status keel_tensor_fill(keel_context *context, keel_device *device,
 
 keel_status keel_tensor_to_host(keel_tensor *tensor, keel_tensor **out_tensor) {
   KEEL_TRY(keel_tensor_need_data(tensor));
+  if (tensor->late) KEEL_TRY(keel_late_get(tensor, &tensor));
   if (tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_tensor_host_data(tensor)) {
     KEEL_TRY(keel_failures_await(tensor->buffer));
     *out_tensor = keel_tensor_retain(tensor);

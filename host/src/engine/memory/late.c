@@ -3,7 +3,6 @@
 
 #include "device/device.h"
 #include "memory/copy.h"
-#include "memory/transfer.h"
 
 keel_status keel_late_create(keel_tensor *constant, keel_device *device,
                              keel_tensor **out_tensor) {
@@ -26,8 +25,9 @@ keel_status keel_late_create(keel_tensor *constant, keel_device *device,
 static keel_status late_make(keel_late *late) {
   keel_tensor *made = NULL;
   keel_status status = keel_share(late->constant, late->device, &made);
+  /* waited for: work ahead of it that fails would leave a copy that nobody makes again */
   if (status == KD_UNIMPLEMENTED)
-    status = keel_transfer_begin(late->constant, late->device, &made);
+    status = keel_copy_to(late->constant, late->device, &made);
   if (status != KD_OK) return status;
   keel_tensor_release(late->constant); /* its memory may go before the copy's */
   late->constant = NULL;

@@ -5,8 +5,9 @@
 
 #include "values/tensor.h"
 
-/* Makes a ready tensor that stands for a constant in the memory of `device`. It has no data: a reader
- * gets the copy by keel_late_get. */
+/* Makes a ready tensor that stands for a constant in the memory of `device`. It has no data. Those that
+ * may meet one ask for the copy: launches and views in a step's call, memory plans and recordings,
+ * keel_tensor_to_host. */
 keel_status keel_late_create(keel_tensor *constant, keel_device *device,
                              keel_tensor **out_tensor);
 
@@ -18,8 +19,7 @@ static inline keel_tensor *keel_late_there(const keel_tensor *tensor) {
              : (keel_tensor *)(uintptr_t)tensor;
 }
 
-/* The same; makes the copy if nobody has. Work on the device that is enqueued from now on finds the
- * data. Any thread. */
+/* The same; makes the copy if nobody has, and waits for it. Any thread. */
 keel_status keel_late_get(keel_tensor *tensor, keel_tensor **out_there);
 
 #endif /* KEEL_LATE_H */

@@ -165,7 +165,7 @@ static const keel_speed *apart(const placement *all, uint32_t where) {
 /* When a value can be read on a candidate. */
 static double arrival(const placement *all, uint32_t value, uint32_t where) {
   const keel_value_info *info = &all->function->values[value];
-  if (info->constant) return 0; /* was brought there before */
+  if (info->constant) return 0; /* it is brought there once */
   uint32_t from = all->made_on[value];
   double at = all->made_at[value];
   if (from == where) return at;

@@ -109,7 +109,7 @@ static keel_status add_replica(transfer *all, uint32_t value, uint32_t same,
   return KD_OK;
 }
 
-/* A constant is brought there when the plan is made. */
+/* A constant is brought there before the run, or at its first use (memory/late.h). */
 static keel_status place_constant(transfer *all, uint32_t value,
                                   keel_device *device, uint32_t *out_replica) {
   keel_function *function = all->function;

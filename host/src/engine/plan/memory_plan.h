@@ -94,7 +94,7 @@ struct keel_memory_plan {
 /* The function's memory plan; NULL if it has none (yet). */
 keel_memory_plan *keel_memory_plan_of(keel_executable *executable);
 
-/* A constant that its steps read: in a device's memory, the copy, which is there, as they have run. */
+/* A constant as its steps read it: of a late one the copy, which is there, as the steps have run. */
 static inline const keel_tensor *keel_memory_plan_constant(
     const keel_memory_plan *all, uint32_t value) {
   const keel_tensor *at = all->executable->constants[value];

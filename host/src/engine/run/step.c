@@ -114,8 +114,15 @@ static void step_gather(const keel_run *run, const keel_step *step,
 static keel_status bring_late(const keel_step *step, keel_tensor **inputs) {
   if (!keel_schema_hosted(step->site.op->schema)) return KD_OK;
   for (uint32_t i = 0; i < step->input_count; i++)
-    if (inputs[i] && inputs[i]->late)
-      KEEL_TRY(keel_late_get(inputs[i], &inputs[i]));
+    if (inputs[i] && inputs[i]->late) {
+      const keel_type *type = inputs[i]->type;
+      keel_status status = keel_late_get(inputs[i], &inputs[i]);
+      char text[200];
+      if (status != KD_OK)
+        return keel_while(status, "for input %u, %s, of %s", (unsigned)i,
+                          keel_type_text(type, text, sizeof text),
+                          step->site.op->schema->name);
+    }
   return KD_OK;
 }
 
