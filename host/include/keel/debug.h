@@ -12,7 +12,7 @@
 #define KEEL_PLAN_EAGER 0x10u
 
 /* Dynamic shapes: a plan is specialised for each set of input types that recurs, as if the
- * program declared them (at most eight at a time). This flag turns that off. */
+ * program declared them (keel_plan_params.version_bytes). This flag turns that off. */
 #define KEEL_PLAN_ONE 0x20u
 
 /* On a device that can record, a function that consists of the device's kernels

@@ -303,9 +303,9 @@ typedef struct keel_plan_params {
   keel_cancel *cancel;
   uint64_t timeout;
 
-  /* Bytes that versions of the plan may take (keel_plan_prepare, whose versions count, but stay):
-   * what is beyond them runs the plan for all sizes. Weights, which versions share, don't count. 0:
-   * 256 MiB. */
+  /* Bytes that versions of the plan may take (keel_plan_prepare, whose versions count, but stay).
+   * Sizes for which no bytes are left run the plan for all sizes. Weights, which versions share, do
+   * not count, and what a version takes is measured after a few runs. 0: 256 MiB. */
   uint64_t version_bytes;
 } keel_plan_params;
 
@@ -563,8 +563,8 @@ typedef struct keel_version_counts {
   uint64_t time;          /* nanoseconds in which versions were made */
 } keel_version_counts;
 
-/* Waits for the version that is being made, if there is one. Any thread; all zero for a plan without
- * versions. */
+/* Waits for the version that is being made, if there is one. Any thread, but not in a log callback;
+ * all zero for a plan without versions. */
 KEEL_API void keel_plan_versions(keel_plan *plan,
                                  keel_version_counts *out_counts);
 

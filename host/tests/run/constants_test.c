@@ -3,6 +3,7 @@
 #include <keel/debug.h>
 
 #include "one_context.h"
+#include "plan/versions.h"
 #include "toy/toy.h"
 
 #define WIDE 32 /* a slope, which is of as many equal elements */
@@ -92,12 +93,15 @@ TEST_THAT(versions_that_live_on_keep_a_shared_kernel) {
   run_slopes(plan, 1, WIDE, 3);
   for (int i = 0; i < 3; i++)
     run_slopes(plan, 2, WIDE, 3);
-  /* the first version is evicted: 64 others are pinned */
-  for (int64_t rows = 3; rows < 67; rows++) {
+  /* the first version is evicted: as many others as a plan keeps are pinned */
+  for (int64_t rows = 3; rows < KEEL_VERSIONS_MOST + 2; rows++) {
     const int64_t dims[] = {rows, WIDE};
     const keel_input_sizes sizes = {.input = 0, .rank = 2, .dims = dims};
     expect_ok(keel_plan_prepare(plan, &sizes, 1));
   }
+  keel_version_counts versions;
+  keel_plan_versions(plan, &versions);
+  assert_true(versions.evicted > 0);
   run_slopes(plan, 7, WIDE, 3);
   run_slopes(plan, 1, WIDE, 3);
   keel_plan_release(plan);
@@ -145,7 +149,7 @@ TEST_THAT(plans_of_one_program_share_kernels) {
 }
 
 /* Each slope is a quarter of the device's memory. */
-TEST_THAT(what_kernels_take_needs_no_memory_of_the_device) {
+TEST_THAT(constants_that_kernels_take_need_no_memory_of_the_device) {
   const int64_t width = 1 << 16;
   const float slopes[] = {2, .5F, 4, .25F, 8, .125F, 2, .5F};
   for (int64_t rows = -1; rows <= 1; rows += 2) {
@@ -156,7 +160,7 @@ TEST_THAT(what_kernels_take_needs_no_memory_of_the_device) {
   }
 }
 
-TEST_THAT(what_launches_read_is_copied_once_for_all_sizes) {
+TEST_THAT(constants_that_launches_read_are_copied_once_for_all_sizes) {
   const float slopes[] = {2, .5F, 4};
   toy->leaves = 1;
   for (int64_t rows = -1; rows <= 7; rows += 8) {

@@ -127,7 +127,9 @@ static void add_recorded(void *context, const keel_buffer *buffer) {
 
 /* Values that no other plan has, and what steps keep of their kernels. */
 static uint64_t own_bytes_of(keel_executable *executable) {
-  const keel_memory_plan *memory_plan = keel_memory_plan_of(executable);
+  /* acquire: pairs with the release that published it; it is not made for this */
+  const keel_memory_plan *memory_plan =
+      atomic_load_explicit(&executable->memory_plan, memory_order_acquire);
   uint64_t bytes =
       executable->step_count * (sizeof(keel_specialisation) + STEP_BYTES);
   for (uint32_t i = 0; i < executable->function->value_count; i++) {
@@ -143,8 +145,10 @@ static uint64_t own_bytes_of(keel_executable *executable) {
 
 uint64_t keel_plan_own_bytes(keel_plan *plan) {
   uint64_t bytes = keel_arena_bytes(&plan->arena);
+  bool reads = keel_weights_enter(plan);
   for (keel_executable *at = plan->executables; at; at = at->next)
     bytes += own_bytes_of(at);
+  if (reads) keel_weights_leave(plan, KD_ABORTED); /* as above */
   return bytes;
 }
 

@@ -388,6 +388,7 @@ keel_status keel_plan_create(keel_program *program,
 
 void keel_plan_release(keel_plan *plan) {
   if (!plan || !keel_refs_drop(&plan->refs)) return;
+  if (plan->versions) keel_versions_await(plan->versions);
   if (plan->clocks) keel_plan_profile(plan, 0);
   keel_profile_drop(plan);
   keel_versions_free(plan->versions);

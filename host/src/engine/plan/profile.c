@@ -79,6 +79,8 @@ void keel_profile_drop(keel_plan *plan) {
 
 static void count_all(keel_plan *plan, bool on) {
   keel_plan *versions[KEEL_VERSIONS_MOST];
+  /* one that is made now would be counted neither here nor when it is made */
+  if (on && plan->versions) keel_versions_await(plan->versions);
   uint32_t count =
       on && plan->versions ? keel_versions_list(plan->versions, versions) : 0;
   keel_plan *dynamic = atomic_load(&plan->dynamic);

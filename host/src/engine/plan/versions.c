@@ -57,6 +57,9 @@ struct keel_versions {
   uint64_t each;             /* what the last one turned out to take */
   uint64_t came[REMEMBERED]; /* hashes, a ring */
   uint32_t came_next;
+  uint64_t large
+      [REMEMBERED]; /* hashes of those whose versions were too large, a ring */
+  uint32_t large_next;
   uint64_t tick; /* runs */
   keel_version_counts counts;
   worth worth;
@@ -171,23 +174,10 @@ static uint64_t elements_of(keel_tensor *const *inputs, uint32_t count) {
   return elements;
 }
 
-/* Corrects what a version takes. One that is too much goes; the caller has another reference to its
- * plan. With the lock held. */
-static void versions_weigh(keel_versions *all, version *one) {
-  all->bytes -= one->bytes;
-  one->bytes = keel_plan_own_bytes(one->plan);
-  all->bytes += one->bytes;
-  all->each = one->bytes;
-  if (one->pinned || all->bytes <= all->params.version_bytes) return;
-  version old = entry_clear(all, one);
-  all->counts.evicted++;
-  versions_drop(&old);
-}
-
 /* With the lock held. */
 static keel_plan *versions_find(keel_versions *all, uint64_t hash,
-                                keel_tensor *const *inputs,
-                                uint64_t *out_timed) {
+                                keel_tensor *const *inputs, uint64_t *out_timed,
+                                bool *out_weigh) {
   uint32_t count = all->base->input_count;
   all->tick++;
   for (uint32_t i = 0; i < all->used; i++) {
@@ -196,10 +186,9 @@ static keel_plan *versions_find(keel_versions *all, uint64_t hash,
     one->used = all->tick;
     if (one->ran) *out_timed = 0;
     all->counts.hits++;
-    keel_plan *plan = one->plan;
-    keel_refs_take(&plan->refs);
-    if (++one->hits == SETTLED) versions_weigh(all, one);
-    return plan;
+    *out_weigh = ++one->hits == SETTLED;
+    keel_refs_take(&one->plan->refs);
+    return one->plan;
   }
   all->counts.misses++;
   return NULL;
@@ -247,6 +236,8 @@ static making are_worth_it(keel_versions *all, uint64_t hash, uint64_t elements,
   bool came = false;
   for (uint32_t i = 0; i < REMEMBERED && !came; i++)
     came = all->came[i] == hash;
+  for (uint32_t i = 0; i < REMEMBERED && kept; i++)
+    kept = all->large[i] != hash;
   if (!came) all->came[all->came_next++ % REMEMBERED] = hash;
   if ((kept && first && !came) || pays_at_once(all, elements)) return MADE_HERE;
   return kept && came ? MADE_APART : NOT_MADE;
@@ -387,6 +378,32 @@ static void make_apart(keel_task *task) {
   versions_end(all, next, NULL);
 }
 
+/* Corrects what a version takes, of which the caller has a reference. One that is too much goes, but
+ * for the only one, and its sizes get no other. */
+static void versions_weigh(keel_versions *all, keel_plan *plan) {
+  uint64_t bytes = keel_plan_own_bytes(plan), others = 0;
+  version *one = NULL, old = {0};
+  pthread_mutex_lock(&all->lock);
+  for (uint32_t i = 0; i < all->used && !one; i++)
+    if (all->entries[i].plan == plan) one = &all->entries[i];
+  if (one) {
+    all->bytes += bytes - one->bytes;
+    one->bytes = bytes;
+    others = all->bytes - bytes;
+  }
+  if (one &&
+      (one->pinned || all->bytes <= all->params.version_bytes || !others))
+    all->each = bytes;
+  else if (one)
+    old = entry_clear(all, one);
+  if (old.plan) {
+    all->counts.evicted++;
+    all->large[all->large_next++ % REMEMBERED] = old.hash;
+  }
+  pthread_mutex_unlock(&all->lock);
+  versions_drop(&old);
+}
+
 keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
                               uint64_t *out_timed) {
   uint32_t count = all->base->input_count;
@@ -396,7 +413,8 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   const uint64_t elements = elements_of(inputs, count);
   *out_timed = elements;
   pthread_mutex_lock(&all->lock);
-  keel_plan *plan = versions_find(all, hash, inputs, out_timed);
+  bool weigh = false;
+  keel_plan *plan = versions_find(all, hash, inputs, out_timed, &weigh);
   version old = {0};
   making how = plan ? NOT_MADE
                     : are_worth_it(all, hash, elements,
@@ -406,6 +424,7 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
     made.types = versions_types_of(inputs, count);
   if (made.types) all->making = true; /* without memory there is none */
   pthread_mutex_unlock(&all->lock);
+  if (weigh) versions_weigh(all, plan);
   if (!made.types) return plan;
   if (how == MADE_HERE) {
     versions_end(all, made, &plan);

@@ -1,6 +1,6 @@
 /* versions.h - versions of a plan, specialised for input types: for the first set of types, for
  * each set that recurs, for a new one where one run pays for it, and for those that the application
- * prepares. One that recurs is made by a thread of its own, and its run does not wait for it.
+ * prepares. For a set that recurs a thread of its own makes the version, and the run does not wait.
  *
  * If a program leaves dimensions open, what depends on them is unknown when its plan is
  * made. In a version, shapes are constants: the ops that compute them are folded, memory
