@@ -209,12 +209,13 @@ static uint64_t hash_types(keel_tensor *const *inputs, uint32_t count) {
 }
 
 /* Whether even one run is expected to take less with a version, by the runs so far; as long as no
- * version's first run is known, two are made to know it. With the lock held. */
+ * version's first run is known, two are made to know it, but where making one takes longer than the
+ * run. With the lock held. */
 static bool pays_at_once(keel_versions *all, uint64_t elements) {
   worth *w = &all->worth;
   double general = w->general.least * (double)elements;
   double first = w->first.least * (double)elements + w->make;
-  if (w->general.count < 3) return false;
+  if (w->general.count < 3 || w->make >= general) return false;
   if (w->first.count < 2) return w->sets++ < 2;
   if (first >= general || !w->probe) w->probe = PROBE;
   if (first >= general) return false;
