@@ -13,7 +13,8 @@ import importlib
 import os
 import sys
 import threading
-from ctypes import byref, c_char_p, c_int64, c_uint32, c_void_p, create_string_buffer, sizeof
+from ctypes import (addressof, byref, c_char, c_char_p, c_int64, c_uint32, c_void_p, cast,
+                    create_string_buffer, sizeof)
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
@@ -435,9 +436,20 @@ class Model(_Owner):
                 raise ValueError(f"donate: input {name!r} is given twice")
         return [known.index(name) for name in names]
 
+    def _memory_of(self, into: Mapping[str, Any]) -> dict[int, memoryview]:
+        """The memory of the arrays that outputs are to be in, by index."""
+        names, found = [port.name for port in self.outputs], {}
+        for name, array in into.items():
+            if name not in names:
+                raise TypeError(f"into: the model has no output {name!r}; its outputs are "
+                                + ", ".join(map(str, self.outputs)))
+            index = names.index(name)
+            found[index] = _memory_for(self.outputs[index], array)
+        return found
+
     def run(self, *inputs: Any, timeout: float | None = None, donate: Sequence[str] = (),
-            wait: bool = True, **named: Any) -> list[Tensor]:
-        """Runs it, and returns its outputs in order.
+            wait: bool = True, into: Mapping[str, Any] | None = None, **named: Any) -> list[Any]:
+        """Runs it, and returns its outputs in order, as Tensors.
 
         inputs   what has __dlpack__ in host memory (NumPy, PyTorch ...), Tensors, or nested
                  lists of numbers; for a sequence a list of these, for an optional None or
@@ -447,6 +459,10 @@ class Model(_Owner):
                  outputs may take its memory. No other thread may use it meanwhile
         wait     False: returns when the device has been given the work, whose failure is then
                  raised where an output is read or goes into a run that waits
+        into     arrays that outputs are written to, by name, and returned in their place:
+                 writable, contiguous, of the output's type and shape, or of bytes (uint8) for
+                 any type. One of another shape is refused before the run where the model says
+                 the size, otherwise after it
 
         An initializer (Model.initializers) that is given by name replaces the model's own
         value; each set of them is planned once.
@@ -456,12 +472,13 @@ class Model(_Owner):
             initial = {name: named[name] for name in replaced}
             rest = {name: value for name, value in named.items() if name not in initial}
             known = dict(zip((port.name for port in self.inputs), self._in_order(inputs, rest)))
-            return self._with_inputs(replaced).run(timeout=timeout, donate=donate,
-                                                   wait=wait, **known, **initial)
+            return self._with_inputs(replaced).run(timeout=timeout, donate=donate, wait=wait,
+                                                   into=into, **known, **initial)
+        memory = self._memory_of(into) if into else {}
         values = self._in_order(inputs, named)
         flags, limit = 0 if wait else native.RUN_ENQUEUES, _nanoseconds(timeout)
         core = self._core
-        if self._fast and not donate:
+        if self._fast and not donate and not memory:
             ran = self._fast.run(values, flags, limit)
             if isinstance(ran, list):
                 return ran
@@ -481,6 +498,14 @@ class Model(_Owner):
         if donated:
             params.donated = (c_uint32 * len(donated))(*donated)
             params.donated_count = len(donated)
+        if memory:
+            pieces = (native.OutputMemory * m)()
+            for i, view in memory.items():
+                if view.nbytes:
+                    pieces[i].data = addressof(c_char.from_buffer(view.cast("B")))
+                    pieces[i].size = view.nbytes
+            params.into = cast(pieces, c_void_p)
+            params.into_count = m
         for i in donated:
             own[i]._give_away()
         outputs: list[Tensor] = []
@@ -508,7 +533,13 @@ class Model(_Owner):
         for value, tensor, port in zip(values, own, self.inputs):
             if not isinstance(value, Tensor):
                 _ranges(tensor, shared, port)
-        return [_apart(t, shared, port) for t, port in zip(outputs, self.outputs)]
+        for i, view in memory.items():
+            shape = outputs[i].shape
+            if not _is_raw(self.outputs[i], view) and shape != view.shape:
+                raise ValueError(f"into: output {self.outputs[i].name!r} came as {list(shape)}, "
+                                 f"and the array is {list(view.shape or ())}")
+        return [into[port.name] if into and i in memory else _apart(t, shared, port)
+                for i, (t, port) in enumerate(zip(outputs, self.outputs))]
 
     def prepare(self, sizes: Mapping[str, Sequence[int | None]]) -> None:
         """Plans these sizes of inputs now, so that a run with them need not, and keeps that plan.
@@ -703,6 +734,43 @@ def _device_of(core: _Core, name: Device | str | None) -> Device:
 def _is_cpu(name: str | None) -> bool:
     """Whether a name, or the default, needs no other driver than the CPU's."""
     return not name or name == "cpu" or name.startswith("cpu:")
+
+
+_FORMATS = {"f": "f32", "d": "f64", "e": "f16", "?": "bool", "b": "i8", "B": "u8", "h": "i16",
+            "H": "u16", "i": "i32", "I": "u32", "q": "i64", "l": "i64", "Q": "u64", "L": "u64"}
+
+
+def _is_raw(port: Port, view: memoryview) -> bool:
+    """Whether the array is of bytes, for an output of another type."""
+    return view.format == "B" and port.dtype != "u8"
+
+
+def _memory_for(port: Port, array: Any) -> memoryview:
+    """An array's memory for an output, if it fits."""
+    try:
+        view = memoryview(array)
+    except (TypeError, ValueError, BufferError):
+        raise TypeError(f"into: an array for {port} must show its memory as NumPy's do (one of "
+                        f"another library by .numpy(), of a type that NumPy lacks by .view('u1')); "
+                        f"this is a {type(array).__name__}") from None
+    why = None
+    if port.kind != "tensor":
+        why = "is not a tensor"
+    elif view.readonly:
+        why = "needs an array that may be written to"
+    elif not view.c_contiguous:
+        why = "needs a contiguous array, in C's order"
+    elif not _is_raw(port, view):
+        fits = port.dims is None or (len(port.dims) == view.ndim and all(
+            size == there for size, there in zip(port.dims, view.shape or ())
+            if isinstance(size, int)))
+        if _FORMATS.get(view.format) != port.dtype:
+            why = f"has other elements than the array, which is of {view.format!r}"
+        elif not fits:
+            why = f"has another shape than the array, which is {list(view.shape or ())}"
+    if why:
+        raise ValueError(f"into: output {port} {why}")
+    return view
 
 
 def _nanoseconds(seconds: float | None) -> int:

@@ -89,6 +89,10 @@ class RunParams(Structure):
                 ("into", c_void_p), ("into_count", c_uint32), ("reserved_into", c_uint32)]
 
 
+class OutputMemory(Structure):
+    _fields_ = [("data", c_void_p), ("size", c_uint64)]
+
+
 RUN_PARAMS_SIZE = ctypes.sizeof(RunParams)
 
 

@@ -560,6 +560,51 @@ class Failures(unittest.TestCase):
             model.run(a, b)
             self.check("INVALID_ARGUMENT", "no flags", model.run, a, b, wait=False)
 
+    def test_outputs_are_written_to_arrays(self):
+        model = keel.load(case("test_add"))
+        name, shape = model.outputs[0].name, (3, 4, 5)
+        a, b = np.ones(shape, np.float32), np.full(shape, 2, np.float32)
+        raw = np.full(a.nbytes + 3, 9, np.uint8)
+        for i in range(6):  # in dynamic and static runs; the last memory is not aligned
+            y = (np.empty(shape, np.float32), raw, raw[3:])[i % 3]
+            (got,) = model.run(a + i, b, into={name: y})
+            self.assertIs(got, y)
+            seen = y if y.dtype == np.float32 else y[:a.nbytes].view(np.float32).reshape(shape)
+            np.testing.assert_array_equal(seen, a + i + b)
+            self.assertIsInstance(model.run(a, b)[0], keel.Tensor)
+        wide = np.empty((3, 4, 10), np.float32)
+        read_only = np.empty(shape, np.float32)
+        read_only.flags.writeable = False
+        for y, error, why in (
+                (wide[:, :, ::2], ValueError, "contiguous array"),
+                (wide, ValueError, r"another shape than the array, which is \[3, 4, 10\]"),
+                (np.empty(60, np.float32), ValueError, "another shape"),
+                (np.empty(shape), ValueError, "other elements than the array, which is of 'd'"),
+                (read_only, ValueError, "may be written to"),
+                ([1.0], TypeError, "must show its memory .* this is a list"),
+                (np.empty(8, np.uint8), keel.Error, "8"), (a, keel.Error, "overlap")):
+            with self.assertRaisesRegex(error, why):
+                model.run(a, b, into={name: y})
+        with self.assertRaisesRegex(TypeError, "into: the model has no output 'q'; its outputs"):
+            model.run(a, b, into={"q": wide})
+        with self.assertRaisesRegex(keel.Error, "KEEL_RUN_ENQUEUES"):
+            model.run(a, b, into={name: np.empty(shape, np.float32)}, wait=False)
+        np.testing.assert_array_equal(a, 1)
+        raw[:] = 9
+        model.run(a, b, into={name: raw})
+        self.assertEqual(list(raw[a.nbytes:]), [9, 9, 9])  # what is behind stays
+
+    def test_arrays_for_open_sizes(self):
+        model = keel.load(OPEN, device="cpu:0")
+        name = model.outputs[0].name
+        for n in (4, 1, 7, 4, 4, 4, 0):
+            x = np.arange(2 * n * n, dtype=np.float32).reshape(n, 2 * n)
+            y = np.empty_like(x)
+            self.assertIs(model.run(x, into={name: y})[0], y)
+            np.testing.assert_array_equal(y, 2 * x)
+        with self.assertRaisesRegex(ValueError, r"came as \[2, 4\], and the array is \[4, 2\]"):
+            model.run(np.ones((2, 4), np.float32), into={name: np.empty((4, 2), np.float32)})
+
     def test_donated_inputs_are_used_up(self):
         context = keel.open()
         model = context.load(case("test_matmul_3d"))
@@ -625,7 +670,8 @@ class Structs(unittest.TestCase):
              ("keel_device_facts", _native.DeviceFacts),
              ("keel_property", _native.Property), ("keel_memory_facts", _native.MemoryFacts),
              ("keel_port", _native.Port), ("keel_plan_params", _native.PlanParams),
-             ("keel_run_params", _native.RunParams))
+             ("keel_run_params", _native.RunParams),
+             ("keel_output_memory", _native.OutputMemory))
 
     def test_they_have_the_headers_layout(self):
         compiler = shutil.which("cc")
