@@ -4,6 +4,7 @@
 #include "base/refs.h"
 #include "device/context.h"
 #include "program/sizes.h"
+#include "threads/apart.h"
 #include "threads/pool.h"
 #include "trace/trace.h"
 
@@ -131,7 +132,7 @@ static void versions_drop(version *one) {
 
 void keel_versions_await(keel_versions *all) {
   pthread_mutex_lock(&all->lock);
-  while (all->making)
+  while (all->making && keel_apart_may_end())
     pthread_cond_wait(&all->made, &all->lock);
   pthread_mutex_unlock(&all->lock);
 }
@@ -375,8 +376,25 @@ static void make_apart(keel_task *task) {
   keel_versions *all =
       (keel_versions *)(void *)((char *)task - offsetof(keel_versions, task));
   version next = all->next;
+  keel_apart_enter();
   all->next = (version){0};
   versions_end(all, next, NULL);
+  keel_apart_leave();
+}
+
+/* Has a thread of its own make a version; but not where the process ends. */
+static void versions_submit(keel_versions *all, version next) {
+  if (!keel_apart_begin()) {
+    free(next.types);
+    pthread_mutex_lock(&all->lock);
+    all->making = false;
+    pthread_cond_broadcast(&all->made);
+    pthread_mutex_unlock(&all->lock);
+    return;
+  }
+  all->next = next;
+  all->task.run = make_apart;
+  keel_pool_submit_apart(all->general->context->pool, &all->task);
 }
 
 /* Corrects what a version takes, of which the caller has a reference. One that is too much goes, but
@@ -430,9 +448,7 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   if (how == MADE_HERE) {
     versions_end(all, made, &plan);
   } else {
-    all->next = made;
-    all->task.run = make_apart;
-    keel_pool_submit_apart(all->general->context->pool, &all->task);
+    versions_submit(all, made);
   }
   return plan;
 }
