@@ -23,8 +23,9 @@ typedef struct version {
   uint64_t used; /* the last run */
   uint64_t bytes;
   uint32_t hits;
-  bool ran;    /* at least once */
-  bool pinned; /* keel_plan_prepare: it is not evicted */
+  bool ran;     /* at least once */
+  bool weighed; /* `bytes` is not a guess any more */
+  bool pinned;  /* keel_plan_prepare: it is not evicted */
 } version;
 
 /* Nanoseconds for each element of the inputs, the less of the last two. */
@@ -65,12 +66,14 @@ struct keel_versions {
   keel_version_counts counts;
   worth worth;
   bool ahead; /* the program has compiled forms for the plan itself */
-  /* A version is made, of which there is one at a time: by the thread whose run it is for, or apart
-   * by `task`, while that thread runs the plan for all sizes. */
-  bool making;
-  pthread_cond_t made; /* `making` is false again */
-  keel_task task;
-  version next; /* that the task makes */
+  /* There is a job, of which there is one at a time: to make a version, by the thread whose run it is
+   * for, or apart, while that runs the plan for all sizes; or to weigh one, apart. */
+  bool busy;
+  pthread_cond_t idle; /* there is none */
+  keel_task job;
+  version next;         /* to make */
+  keel_plan *weighed;   /* to weigh; retained */
+  keel_plan **out_plan; /* for the run that waits; NULL: apart */
 };
 
 /* ---- making them possible ------------------------------------------------------- */
@@ -81,7 +84,7 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
   keel_versions *all = calloc(1, sizeof *all);
   if (!all) return keel_no_memory(sizeof *all);
   pthread_mutex_init(&all->lock, NULL);
-  pthread_cond_init(&all->made, NULL);
+  pthread_cond_init(&all->idle, NULL);
   keel_placed_init(&all->placed);
   plan->versions = all;
   all->general = plan;
@@ -132,8 +135,8 @@ static void versions_drop(version *one) {
 
 void keel_versions_await(keel_versions *all) {
   pthread_mutex_lock(&all->lock);
-  while (all->making && keel_apart_may_end())
-    pthread_cond_wait(&all->made, &all->lock);
+  while (all->busy && keel_apart_may_end())
+    pthread_cond_wait(&all->idle, &all->lock);
   pthread_mutex_unlock(&all->lock);
 }
 
@@ -145,7 +148,7 @@ void keel_versions_free(keel_versions *all) {
   keel_placed_deinit(&all->placed);
   keel_functions_release(all->functions);
   keel_arena_free(&all->arena);
-  pthread_cond_destroy(&all->made);
+  pthread_cond_destroy(&all->idle);
   pthread_mutex_destroy(&all->lock);
   free(all);
 }
@@ -187,7 +190,8 @@ static keel_plan *versions_find(keel_versions *all, uint64_t hash,
     one->used = all->tick;
     if (one->ran) *out_timed = 0;
     all->counts.hits++;
-    *out_weigh = ++one->hits == SETTLED;
+    *out_weigh = ++one->hits >= SETTLED && !one->weighed && !all->busy;
+    one->weighed |= *out_weigh;
     keel_refs_take(&one->plan->refs);
     return one->plan;
   }
@@ -348,9 +352,8 @@ static void versions_tell(const keel_versions *all, keel_status status) {
                 all->base->name, keel_message());
 }
 
-/* Makes the version that was chosen, and ends that. *out_plan: its plan, retained, if it is asked for;
- * NULL: it could not be made. */
-static void versions_end(keel_versions *all, version made,
+/* Makes a version. *out_plan: its plan, retained, if it is asked for; NULL: it could not be made. */
+static void versions_add(keel_versions *all, version made,
                          keel_plan **out_plan) {
   version old = {0};
   keel_status status = versions_make(all, &made);
@@ -366,39 +369,10 @@ static void versions_end(keel_versions *all, version made,
   /* one that is not kept serves this run alone */
   if (!kept && out_plan) made.plan = NULL;
   if (!kept) versions_drop(&made);
-  pthread_mutex_lock(&all->lock);
-  all->making = false;
-  pthread_cond_broadcast(&all->made);
-  pthread_mutex_unlock(&all->lock); /* from now on it may be freed */
 }
 
-static void make_apart(keel_task *task) {
-  keel_versions *all =
-      (keel_versions *)(void *)((char *)task - offsetof(keel_versions, task));
-  version next = all->next;
-  keel_apart_enter();
-  all->next = (version){0};
-  versions_end(all, next, NULL);
-  keel_apart_leave();
-}
-
-/* Has a thread of its own make a version; but not where the process ends. */
-static void versions_submit(keel_versions *all, version next) {
-  if (!keel_apart_begin()) {
-    free(next.types);
-    pthread_mutex_lock(&all->lock);
-    all->making = false;
-    pthread_cond_broadcast(&all->made);
-    pthread_mutex_unlock(&all->lock);
-    return;
-  }
-  all->next = next;
-  all->task.run = make_apart;
-  keel_pool_submit_apart(all->general->context->pool, &all->task);
-}
-
-/* Corrects what a version takes, of which the caller has a reference. One that is too much goes, but
- * for the only one, and its sizes get no other. */
+/* Corrects what a version takes. One that is too much goes, but for the only one, and its sizes get no
+ * other. */
 static void versions_weigh(keel_versions *all, keel_plan *plan) {
   uint64_t bytes = keel_plan_own_bytes(plan), others = 0;
   version *one = NULL, old = {0};
@@ -421,15 +395,64 @@ static void versions_weigh(keel_versions *all, keel_plan *plan) {
   }
   pthread_mutex_unlock(&all->lock);
   versions_drop(&old);
+  keel_plan_release(plan);
+}
+
+/* ---- jobs --------------------------------------------------------------------------- */
+
+static void job_end(keel_versions *all) {
+  pthread_mutex_lock(&all->lock);
+  all->busy = false;
+  pthread_cond_broadcast(&all->idle);
+  pthread_mutex_unlock(&all->lock); /* from now on it may be freed */
+}
+
+static void job_run(keel_task *job) {
+  keel_versions *all =
+      (keel_versions *)(void *)((char *)job - offsetof(keel_versions, job));
+  bool is_apart = !all->out_plan;
+  if (is_apart) keel_apart_enter();
+  if (all->weighed)
+    versions_weigh(all, all->weighed);
+  else
+    versions_add(all, all->next, all->out_plan);
+  job_end(all);
+  if (is_apart) keel_apart_leave();
+}
+
+/* Does the job, or has a thread of its own do it; that not where the process ends. */
+static void job_begin(keel_versions *all) {
+  all->job.run = job_run;
+  if (all->out_plan) {
+    all->job.run(&all->job);
+  } else if (keel_apart_begin()) {
+    keel_pool_submit_apart(all->general->context->pool, &all->job);
+  } else {
+    free(all->next.types);
+    keel_plan_release(all->weighed);
+    job_end(all);
+  }
+}
+
+/* Notes a job, if there is one to do and no other. With the lock held. */
+static bool job_note(keel_versions *all, making how, keel_plan *weighed,
+                     keel_tensor *const *inputs, uint64_t hash) {
+  if (all->busy || (how == NOT_MADE && !weighed)) return false;
+  all->next = (version){.hash = hash};
+  all->weighed = weighed;
+  if (weighed)
+    keel_refs_take(&weighed->refs);
+  else
+    all->next.types = versions_types_of(inputs, all->base->input_count);
+  return all->busy = weighed || all->next.types; /* else there is no memory */
 }
 
 keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
                               uint64_t *out_timed) {
-  uint32_t count = all->base->input_count;
-  uint64_t hash = hash_types(inputs, count);
+  uint64_t hash = hash_types(inputs, all->base->input_count);
   *out_timed = 0;
   if (!hash) return NULL;
-  const uint64_t elements = elements_of(inputs, count);
+  const uint64_t elements = elements_of(inputs, all->base->input_count);
   *out_timed = elements;
   pthread_mutex_lock(&all->lock);
   bool weigh = false;
@@ -438,18 +461,10 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   making how = plan ? NOT_MADE
                     : are_worth_it(all, hash, elements,
                                    make_way(all, false, &old) != NULL);
-  version made = {.hash = hash};
-  if (how != NOT_MADE && !all->making)
-    made.types = versions_types_of(inputs, count);
-  if (made.types) all->making = true; /* without memory there is none */
+  bool begins = job_note(all, how, weigh ? plan : NULL, inputs, hash);
+  if (begins) all->out_plan = how == MADE_HERE ? &plan : NULL;
   pthread_mutex_unlock(&all->lock);
-  if (weigh) versions_weigh(all, plan);
-  if (!made.types) return plan;
-  if (how == MADE_HERE) {
-    versions_end(all, made, &plan);
-  } else {
-    versions_submit(all, made);
-  }
+  if (begins) job_begin(all);
   return plan;
 }
 
