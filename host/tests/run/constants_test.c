@@ -132,6 +132,7 @@ TEST_THAT(plans_of_one_program_share_kernels) {
   keel_program *program = NULL;
   keel_builder_output(b, "y", y);
   expect_ok(keel_builder_finish(b, &program));
+  keel_builder_destroy(b);
   keel_plan *plans[2] = {NULL, NULL};
   counts before = counts_now();
   for (int i = 0; i < 2; i++)

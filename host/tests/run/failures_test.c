@@ -210,6 +210,45 @@ TEST_THAT(a_run_waits_for_its_device) {
   RELEASE(x, bad, good);
 }
 
+/* x s + 1, and the 1 is copied to the device when the Add is first called: behind a Mul that fails. */
+TEST_THAT(a_constant_behind_failing_work_is_copied_again) {
+  toy_state *toy = toy_of(TOY("queue"));
+  for (uint32_t flags = 0; flags <= KEEL_RUN_ENQUEUES;
+       flags += KEEL_RUN_ENQUEUES) {
+    keel_builder *builder = create_builder(context, "behind");
+    keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
+    keel_value s = keel_builder_input(builder, "s", KD_F32, 0, NULL);
+    keel_value one =
+        add_constant(builder, KD_F32, 1, dims, (const float[]){1, 1});
+    x = op(builder, "Add", op(builder, "Mul", x, s), one);
+    keel_program *program = program_giving(builder, x);
+    keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = queue));
+    keel_tensor *in[] = {there(two), there(NULL)}, *y = NULL;
+    int before = toy->copies_in;
+    atomic_store(&toy->naps, 1); /* it is enqueued before the Mul has failed */
+    keel_status status =
+        keel_plan_run_with(plan, RUN_PARAMS(.flags = flags), in, 2, &y, 1);
+    if (status == KD_OK) status = keel_tensor_wait(y);
+    assert_int_equal(status, KD_INTERNAL);
+    keel_tensor_release(y);
+    atomic_store(&toy->naps, 0);
+    keel_tensor *here =
+        create_tensor(context, KD_F32, 0, NULL, (const float[]){3});
+    keel_tensor *three = tensor_on(here, queue);
+    for (int run = 0; run < 6; run++) {
+      keel_tensor *again[] = {in[0], three};
+      y = NULL;
+      expect_ok(keel_plan_run(plan, again, 2, &y, 1));
+      expect_floats(y, (const float[]){4, -5}, 2);
+      keel_tensor_release(y);
+    }
+    /* the constant, the factor, and the constant again */
+    assert_int_equal(toy->copies_in - before, 3);
+    release_all(in, 2);
+    RELEASE(here, three, plan, program);
+  }
+}
+
 /* ---- several devices ---------------------------------------------------------------------- */
 
 static keel_tensor *moved_to(keel_device *device, const float *value,

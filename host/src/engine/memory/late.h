@@ -19,7 +19,11 @@ static inline keel_tensor *keel_late_there(const keel_tensor *tensor) {
              : (keel_tensor *)(uintptr_t)tensor;
 }
 
-/* The same; makes the copy if nobody has, and waits for it. Any thread. */
+/* The same; makes the copy if nobody has, and again if it has failed. Work on the device that is
+ * enqueued from now on finds the data. Any thread. */
 keel_status keel_late_get(keel_tensor *tensor, keel_tensor **out_there);
+
+/* Whether the copy, if there is one, is known to have succeeded: readers may keep its address. */
+bool keel_late_stays(const keel_tensor *tensor);
 
 #endif /* KEEL_LATE_H */

@@ -461,9 +461,18 @@ static keel_status lay_within(keel_memory_plan *all, const uint32_t *base,
   return status;
 }
 
+/* Whether no constant will be copied to the device again. */
+static bool constants_stay(const keel_executable *executable) {
+  for (uint32_t i = 0; i < executable->value_count; i++)
+    if (executable->constants[i] && !keel_late_stays(executable->constants[i]))
+      return false;
+  return true;
+}
+
 static keel_status lay(keel_executable *executable, keel_memory_plan *all,
                        bool *out_fits) {
   uint32_t views = 0;
+  if (!constants_stay(executable)) return KD_UNAVAILABLE;
   for (uint32_t i = 0; i < executable->step_count; i++)
     views += 2 * executable->steps[i].input_count +
              executable->steps[i].output_count;

@@ -27,8 +27,9 @@ enum {
 
 /* The copy that is made of a constant at its first use (memory/late.h). */
 typedef struct keel_late {
-  pthread_mutex_t lock; /* held while it is made */
-  keel_tensor *constant;
+  pthread_mutex_t lock;  /* held while it is made */
+  keel_tensor *constant; /* until `sure` */
+  atomic_bool sure;      /* that it has succeeded */
   keel_device *device;
   _Atomic(keel_tensor *) there; /* NULL: not made yet */
 } keel_late;
