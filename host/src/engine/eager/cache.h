@@ -44,8 +44,7 @@ typedef struct keel_instance_key {
   const keel_type *const *inputs, *const *outputs;
   uint32_t input_count, output_count;
   keel_tensor *const *constants; /* NULL: none; the instance is then shared */
-  bool
-      varies; /* more nodes with these very constants are to come, of other sizes */
+  bool varies; /* nodes with these very constants come in other sizes */
   const uint32_t *layouts; /* of inputs; NULL: rows */
   uint32_t output_layout;
 } keel_instance_key;
@@ -67,8 +66,9 @@ static inline bool keel_instance_has_taken(const keel_instance *instance,
 }
 
 /* Detaches a constant whose host copy no launch reads. The caller releases the result,
- * which may be NULL: other nodes share the instance, for one. Only for a plan's kernels while none of them runs. These are never
- * recreated: a device is not reopened as long as a plan exists. */
+ * which may be NULL: other nodes share the instance, for one. Only for a plan's kernels
+ * while none of them runs. These are never recreated: a device is not reopened as long as a
+ * plan exists. */
 keel_tensor *keel_instance_release_constant(keel_instance *instance,
                                             uint32_t input);
 

@@ -38,8 +38,8 @@ typedef struct keel_call_site {
   keel_tensor **constants;
   /* no new specialisations: the host's copies of constants are gone */
   bool settled;
-  bool
-      varies; /* sites of its program's other plans have the same constants, and other sizes */
+  /* sites of its program's other plans have the same constants, and other sizes */
+  bool varies;
   uint32_t output_layout; /* of output 0, as the layout pass chose */
   struct keel_executable *const *graphs; /* nested functions, by attribute */
   const keel_region *region;             /* the region of keel::Region */
