@@ -85,20 +85,21 @@ static void pieces_add_taken(pieces *all, const keel_executable *executable,
   }
 }
 
-/* Visits the buffers that the executable's idle run holds, if there is one. */
-static void with_idle(keel_executable *executable,
+/* Visits the buffers that the executable's idle run holds. False: it has none. */
+static bool with_idle(keel_executable *executable,
                       void (*visit)(void *context, const keel_buffer *buffer),
                       void *context) {
   keel_idle *none = NULL;
   /* as a run takes it (run.c) */
   keel_idle *idle =
       atomic_exchange_explicit(&executable->idle, NULL, memory_order_acquire);
-  if (!idle) return;
+  if (!idle) return false;
   idle->visit(idle, visit, context);
   if (!atomic_compare_exchange_strong_explicit(&executable->idle, &none, idle,
                                                memory_order_release,
                                                memory_order_relaxed))
     idle->free(idle);
+  return true;
 }
 
 static void pieces_add_arena(pieces *all, keel_executable *executable) {
@@ -126,7 +127,7 @@ static void add_recorded(void *context, const keel_buffer *buffer) {
 }
 
 /* Values that no other plan has, and what steps keep of their kernels. */
-static uint64_t own_bytes_of(keel_executable *executable) {
+static uint64_t own_bytes_of(keel_executable *executable, bool *out_idle) {
   /* acquire: pairs with the release that published it; it is not made for this */
   const keel_memory_plan *memory_plan =
       atomic_load_explicit(&executable->memory_plan, memory_order_acquire);
@@ -139,15 +140,16 @@ static uint64_t own_bytes_of(keel_executable *executable) {
       bytes += constant->buffer->size;
   }
   if (memory_plan) bytes += 2 * keel_arena_bytes(&memory_plan->arena);
-  with_idle(executable, add_recorded, &bytes);
+  *out_idle = with_idle(executable, add_recorded, &bytes);
   return bytes;
 }
 
-uint64_t keel_plan_own_bytes(keel_plan *plan) {
+uint64_t keel_plan_own_bytes(keel_plan *plan, bool *out_whole) {
   uint64_t bytes = keel_arena_bytes(&plan->arena);
+  bool other = false;
   bool reads = keel_weights_enter(plan);
   for (keel_executable *at = plan->executables; at; at = at->next)
-    bytes += own_bytes_of(at);
+    bytes += own_bytes_of(at, at == plan->main ? out_whole : &other);
   if (reads) keel_weights_leave(plan, KD_ABORTED); /* as above */
   return bytes;
 }

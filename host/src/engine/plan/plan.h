@@ -158,8 +158,9 @@ keel_status keel_plan_of_types(const keel_plan *general,
  * has been released. */
 keel_status keel_plan_dynamic(keel_plan *plan, keel_plan **out_dynamic);
 
-/* The memory that goes with this plan alone: roughly, and with recordings only between its runs. */
-uint64_t keel_plan_own_bytes(keel_plan *plan);
+/* The memory that goes with this plan alone, roughly. *out_whole: with what runs hold in between, which
+ * is to be had while none runs. */
+uint64_t keel_plan_own_bytes(keel_plan *plan, bool *out_whole);
 
 /* Before each run. */
 void keel_profile_run(keel_plan *plan);

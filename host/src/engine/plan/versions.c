@@ -23,9 +23,9 @@ typedef struct version {
   uint64_t used; /* the last run */
   uint64_t bytes;
   uint32_t hits;
-  bool ran;     /* at least once */
-  bool weighed; /* `bytes` is not a guess any more */
-  bool pinned;  /* keel_plan_prepare: it is not evicted */
+  bool ran;          /* at least once */
+  uint32_t weigh_at; /* hits; 0: `bytes` is not a guess any more */
+  bool pinned;       /* keel_plan_prepare: it is not evicted */
 } version;
 
 /* Nanoseconds for each element of the inputs, the less of the last two. */
@@ -59,8 +59,7 @@ struct keel_versions {
   uint64_t each;             /* what the last one turned out to take */
   uint64_t came[REMEMBERED]; /* hashes, a ring */
   uint32_t came_next;
-  uint64_t large
-      [REMEMBERED]; /* hashes of those whose versions were too large, a ring */
+  uint64_t large[REMEMBERED]; /* of those whose versions were too large */
   uint32_t large_next;
   uint64_t tick; /* runs */
   keel_version_counts counts;
@@ -73,6 +72,7 @@ struct keel_versions {
   keel_task job;
   version next;         /* to make */
   keel_plan *weighed;   /* to weigh; retained */
+  keel_plan *due;       /* to weigh when another runs; compared alone */
   keel_plan **out_plan; /* for the run that waits; NULL: apart */
 };
 
@@ -180,8 +180,8 @@ static uint64_t elements_of(keel_tensor *const *inputs, uint32_t count) {
 
 /* With the lock held. */
 static keel_plan *versions_find(keel_versions *all, uint64_t hash,
-                                keel_tensor *const *inputs, uint64_t *out_timed,
-                                bool *out_weigh) {
+                                keel_tensor *const *inputs,
+                                uint64_t *out_timed) {
   uint32_t count = all->base->input_count;
   all->tick++;
   for (uint32_t i = 0; i < all->used; i++) {
@@ -190,8 +190,9 @@ static keel_plan *versions_find(keel_versions *all, uint64_t hash,
     one->used = all->tick;
     if (one->ran) *out_timed = 0;
     all->counts.hits++;
-    *out_weigh = ++one->hits >= SETTLED && !one->weighed && !all->busy;
-    one->weighed |= *out_weigh;
+    one->hits++;
+    if (!all->due && one->weigh_at && one->hits >= one->weigh_at)
+      all->due = one->plan;
     keel_refs_take(&one->plan->refs);
     return one->plan;
   }
@@ -242,8 +243,6 @@ static making are_worth_it(keel_versions *all, uint64_t hash, uint64_t elements,
   bool came = false;
   for (uint32_t i = 0; i < REMEMBERED && !came; i++)
     came = all->came[i] == hash;
-  for (uint32_t i = 0; i < REMEMBERED && kept; i++)
-    kept = all->large[i] != hash;
   if (!came) all->came[all->came_next++ % REMEMBERED] = hash;
   if ((kept && first && !came) || pays_at_once(all, elements)) return MADE_HERE;
   return kept && came ? MADE_APART : NOT_MADE;
@@ -255,12 +254,31 @@ static void versions_forget(keel_versions *all, uint64_t hash) {
     if (all->came[i] == hash) all->came[i] = 0;
 }
 
-/* A free entry, or the least recently used one that is not pinned, whose version goes to *out_old;
- * NULL: there is none. For a version that is not to be pinned it must not have been used for many
- * runs. With the lock held. */
-static version *make_way(keel_versions *all, bool pinned, version *out_old) {
+/* The largest version that is not pinned; of equal ones `first` (NULL: any). NULL: all are. With the
+ * lock held. */
+static version *largest_of(keel_versions *all, version *first) {
+  version *best = first && !first->pinned ? first : NULL;
+  for (uint32_t i = 0; i < all->used; i++) {
+    version *one = &all->entries[i];
+    if (one->plan && !one->pinned && (!best || one->bytes > best->bytes))
+      best = one;
+  }
+  return best;
+}
+
+/* One that takes more than all may: it is kept as long as no other set recurs. With the lock held. */
+static version *oversized(keel_versions *all) {
+  version *one = largest_of(all, NULL);
+  return one && one->bytes > all->params.version_bytes ? one : NULL;
+}
+
+/* An entry for a version: a free one, or one whose version goes, the least recently used that is not
+ * pinned. NULL: there is none. For a version that is not to be pinned, one goes if it is oversized, or
+ * has not been used for many runs. With the lock held. */
+static version *make_way(keel_versions *all, bool pinned) {
   version *best = NULL;
   bool fits = pinned || all->bytes + all->each <= all->params.version_bytes;
+  if (!pinned && (best = oversized(all))) return best;
   if (fits && all->used < KEEL_VERSIONS_MOST) return &all->entries[all->used];
   for (uint32_t i = 0; i < all->used; i++) {
     version *one = &all->entries[i];
@@ -271,15 +289,23 @@ static version *make_way(keel_versions *all, bool pinned, version *out_old) {
   }
   if (best && !pinned && all->tick - best->used < KEEL_VERSIONS_UNUSED)
     best = NULL;
-  if (best) *out_old = *best;
   return best;
 }
 
-/* The same, and takes the version that goes out of its entry. */
-static version *take_entry(keel_versions *all, bool pinned, version *out_old) {
-  version *at = make_way(all, pinned, out_old);
-  if (at && at->plan) *out_old = entry_clear(all, at);
-  return at;
+/* Whether a version of these types is kept if it is made: one that was too large only in place of one
+ * that is not used. With the lock held. */
+static bool is_kept(keel_versions *all, uint64_t hash) {
+  const version *at = make_way(all, false);
+  if (!at) return false;
+  if (at->plan && at->bytes <= all->params.version_bytes) return true;
+  for (uint32_t i = 0; i < REMEMBERED; i++)
+    if (all->large[i] == hash) return false;
+  return true;
+}
+
+/* With the lock held. */
+static void note_large(keel_versions *all, uint64_t hash) {
+  all->large[all->large_next++ % REMEMBERED] = hash;
 }
 
 /* ---- making them -------------------------------------------------------------------- */
@@ -300,7 +326,9 @@ static keel_status versions_make(keel_versions *all, version *made) {
                               &all->params, &all->placed, &made->plan));
   if (keel_tracing()) keel_trace_span("plan", NULL, all->base->name, began);
   keel_profile_part(all->general, made->plan);
-  made->bytes = keel_plan_own_bytes(made->plan);
+  bool whole = false; /* it has not run */
+  made->bytes = keel_plan_own_bytes(made->plan, &whole);
+  made->weigh_at = SETTLED;
   pthread_mutex_lock(&all->lock);
   all->counts.made++;
   all->counts.time += keel_now() - began;
@@ -332,8 +360,16 @@ static version *versions_keep(keel_versions *all, const version *made,
     *out_old = *made;
     return at;
   }
-  at = take_entry(all, made->pinned, out_old);
-  if (!at) return NULL;
+  at = make_way(all, made->pinned);
+  if (!at || (!made->pinned && !is_kept(all, made->hash))) return NULL;
+  if (at->bytes > all->params.version_bytes) note_large(all, at->hash);
+  uint64_t others = all->bytes - at->bytes;
+  if (!made->pinned && others &&
+      others + made->bytes > all->params.version_bytes) {
+    note_large(all, made->hash);
+    return NULL;
+  }
+  if (at->plan) *out_old = entry_clear(all, at);
   all->counts.evicted += out_old->plan != NULL;
   entry_fill(all, at, made);
   at->used = made->pinned ? 0 : all->tick; /* 0: it has not run yet */
@@ -371,27 +407,28 @@ static void versions_add(keel_versions *all, version made,
   if (!kept) versions_drop(&made);
 }
 
-/* Corrects what a version takes. One that is too much goes, but for the only one, and its sizes get no
- * other. */
+/* Corrects what a version takes. If all together take too much, the largest one goes, but for the only
+ * one, and its sizes get no other. */
 static void versions_weigh(keel_versions *all, keel_plan *plan) {
-  uint64_t bytes = keel_plan_own_bytes(plan), others = 0;
+  bool whole = false;
+  uint64_t bytes = keel_plan_own_bytes(plan, &whole);
   version *one = NULL, old = {0};
   pthread_mutex_lock(&all->lock);
   for (uint32_t i = 0; i < all->used && !one; i++)
     if (all->entries[i].plan == plan) one = &all->entries[i];
+  version *goes = NULL;
   if (one) {
     all->bytes += bytes - one->bytes;
     one->bytes = bytes;
-    others = all->bytes - bytes;
+    one->weigh_at = whole ? 0 : 2 * one->hits;
+    if (all->bytes > all->params.version_bytes) goes = largest_of(all, one);
   }
-  if (one &&
-      (one->pinned || all->bytes <= all->params.version_bytes || !others))
-    all->each = bytes;
-  else if (one)
-    old = entry_clear(all, one);
-  if (old.plan) {
+  if (goes && goes->bytes == all->bytes) goes = NULL;
+  if (one && goes != one) all->each = bytes;
+  if (goes) {
+    old = entry_clear(all, goes);
     all->counts.evicted++;
-    all->large[all->large_next++ % REMEMBERED] = old.hash;
+    note_large(all, old.hash);
   }
   pthread_mutex_unlock(&all->lock);
   versions_drop(&old);
@@ -434,17 +471,27 @@ static void job_begin(keel_versions *all) {
   }
 }
 
+/* The version that is due to be weighed, retained, once another plan runs: its own run has probably
+ * ended, and what it holds can be seen. NULL: there is none. With the lock held. */
+static keel_plan *take_due(keel_versions *all, const keel_plan *running) {
+  keel_plan *due = NULL;
+  if (!all->due || all->due == running) return NULL;
+  for (uint32_t i = 0; i < all->used && !due; i++)
+    if (all->entries[i].plan == all->due) due = all->due;
+  all->due = NULL;
+  if (due) keel_refs_take(&due->refs);
+  return due;
+}
+
 /* Notes a job, if there is one to do and no other. With the lock held. */
-static bool job_note(keel_versions *all, making how, keel_plan *weighed,
+static bool job_note(keel_versions *all, making how, const keel_plan *running,
                      keel_tensor *const *inputs, uint64_t hash) {
-  if (all->busy || (how == NOT_MADE && !weighed)) return false;
+  if (all->busy) return false;
+  all->weighed = how == NOT_MADE ? take_due(all, running) : NULL;
+  if (how == NOT_MADE) return all->busy = all->weighed != NULL;
   all->next = (version){.hash = hash};
-  all->weighed = weighed;
-  if (weighed)
-    keel_refs_take(&weighed->refs);
-  else
-    all->next.types = versions_types_of(inputs, all->base->input_count);
-  return all->busy = weighed || all->next.types; /* else there is no memory */
+  all->next.types = versions_types_of(inputs, all->base->input_count);
+  return all->busy = all->next.types != NULL; /* else there is no memory */
 }
 
 keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
@@ -455,13 +502,10 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   const uint64_t elements = elements_of(inputs, all->base->input_count);
   *out_timed = elements;
   pthread_mutex_lock(&all->lock);
-  bool weigh = false;
-  keel_plan *plan = versions_find(all, hash, inputs, out_timed, &weigh);
-  version old = {0};
-  making how = plan ? NOT_MADE
-                    : are_worth_it(all, hash, elements,
-                                   make_way(all, false, &old) != NULL);
-  bool begins = job_note(all, how, weigh ? plan : NULL, inputs, hash);
+  keel_plan *plan = versions_find(all, hash, inputs, out_timed);
+  making how =
+      plan ? NOT_MADE : are_worth_it(all, hash, elements, is_kept(all, hash));
+  bool begins = job_note(all, how, plan, inputs, hash);
   if (begins) all->out_plan = how == MADE_HERE ? &plan : NULL;
   pthread_mutex_unlock(&all->lock);
   if (begins) job_begin(all);

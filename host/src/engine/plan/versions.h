@@ -6,10 +6,10 @@
  * made. In a version, shapes are constants: the ops that compute them are folded, memory
  * can be planned, and costs are known. There are at most KEEL_VERSIONS_MOST versions, and as many as
  * keel_plan_params.version_bytes holds: after a few runs of a version it is known what it takes,
- * and it goes if that is too much. A run evicts only a version that has not been used for KEEL_VERSIONS_UNUSED runs: of more sets that come in
- * turn, some have versions and the rest run the plan itself, instead of each evicting the next; or,
- * where one run pays for a version, one that serves this run alone. A prepared version evicts any
- * other, and stays. */
+ * and if all take too much, the largest one goes. A run evicts only a version that has not been used for
+ * KEEL_VERSIONS_UNUSED runs: of more sets that come in turn, some have versions and the rest run the
+ * plan itself, instead of each evicting the next; or, where one run pays for a version, one that
+ * serves this run alone. A prepared version evicts any other, and stays. */
 #ifndef KEEL_VERSIONS_H
 #define KEEL_VERSIONS_H
 
@@ -28,7 +28,7 @@ typedef struct keel_versions keel_versions;
 keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
                                  const keel_pass_call *passes,
                                  keel_function **out_function);
-/* Waits until no version is being made. */
+/* Waits until no version is being made or weighed. */
 void keel_versions_await(keel_versions *all);
 void keel_versions_free(keel_versions *all);
 
