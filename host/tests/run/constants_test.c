@@ -2,6 +2,8 @@
  * device's memory only where a launch reads them. */
 #include <keel/debug.h>
 
+#include <pthread.h>
+
 #include "one_context.h"
 #include "plan/versions.h"
 #include "toy/toy.h"
@@ -42,14 +44,21 @@ static keel_value slope_of(keel_builder *b, int64_t width, float slope) {
 }
 
 /* PRelu in turn by each slope; `rows` -1: any number. */
-static keel_plan *plan_of_slopes(int64_t rows, int64_t width,
-                                 const float *slopes, int count,
-                                 uint32_t flags) {
+static keel_plan *plan_within(uint64_t version_bytes, int64_t rows,
+                              int64_t width, const float *slopes, int count,
+                              uint32_t flags) {
   keel_builder *b = create_builder(context, "slopes");
   keel_value y = keel_builder_input(b, "x", KD_F32, DIMS(rows, width));
   for (int i = 0; i < count; i++)
     y = op(b, "PRelu", y, slope_of(b, width, slopes[i]));
-  return plan_giving(b, y, PLAN_PARAMS(.flags = flags));
+  return plan_giving(
+      b, y, PLAN_PARAMS(.flags = flags, .version_bytes = version_bytes));
+}
+
+static keel_plan *plan_of_slopes(int64_t rows, int64_t width,
+                                 const float *slopes, int count,
+                                 uint32_t flags) {
+  return plan_within(0, rows, width, slopes, count, flags);
 }
 
 /* Runs it on rows of negative numbers, which the slopes multiply. */
@@ -89,17 +98,18 @@ TEST_THAT(one_kernel_serves_all_sizes_of_a_node) {
 TEST_THAT(versions_that_live_on_keep_a_shared_kernel) {
   const float slopes[] = {3};
   counts before = counts_now();
+  keel_version_counts versions;
   keel_plan *plan = plan_of_slopes(-1, WIDE, slopes, 1, 0);
   run_slopes(plan, 1, WIDE, 3);
   for (int i = 0; i < 3; i++)
     run_slopes(plan, 2, WIDE, 3);
+  keel_plan_versions(plan, &versions); /* waits for the second one */
   /* the first version is evicted: as many others as a plan keeps are pinned */
   for (int64_t rows = 3; rows < KEEL_VERSIONS_MOST + 2; rows++) {
     const int64_t dims[] = {rows, WIDE};
     const keel_input_sizes sizes = {.input = 0, .rank = 2, .dims = dims};
     expect_ok(keel_plan_prepare(plan, &sizes, 1));
   }
-  keel_version_counts versions;
   keel_plan_versions(plan, &versions);
   assert_true(versions.evicted > 0);
   run_slopes(plan, 7, WIDE, 3);
@@ -173,6 +183,48 @@ TEST_THAT(constants_that_launches_read_are_copied_once_for_all_sizes) {
         run_slopes(plan, rows < 0 ? n : rows, WIDE, 4);
     assert_int_equal(counts_now().copies_in - before.copies_in, 3 * MOST + 3);
     keel_plan_release(plan);
+  }
+  toy->leaves = 0;
+}
+
+/* What a version's recording holds is known after some runs; then the largest goes. */
+TEST_THAT(recordings_count_as_memory_of_versions) {
+  const float slopes[] = {2, .5F, 4};
+  for (int64_t at = 1; at < 7; at++) {
+    keel_version_counts counts;
+    keel_plan *plan = plan_within(250000, -1, WIDE, slopes, 3, 0);
+    for (int round = 0; round < 60; round++)
+      for (int64_t rows = 1; rows < 7; rows++) {
+        run_slopes(plan, rows == at ? 1000 : rows, WIDE, 4);
+        keel_plan_versions(plan, &counts); /* waits */
+      }
+    assert_true(counts.kept == 5 && counts.evicted == 1);
+    keel_plan_release(plan);
+  }
+}
+
+static void *run_many(void *plan) {
+  for (int64_t i = 0; i < 40; i++)
+    run_slopes(plan, 1 + i % 5, WIDE, 4);
+  return NULL;
+}
+
+/* All of them read the constants first, and meet kernels that another makes. */
+TEST_THAT(threads_share_constants_and_kernels) {
+  const float slopes[] = {2, .5F, 4};
+  for (int leaves = 0; leaves < 2; leaves++) {
+    pthread_t threads[4];
+    counts before = counts_now();
+    toy->leaves = leaves;
+    keel_plan *plan = plan_of_slopes(-1, WIDE, slopes, 3, 0);
+    for (int i = 0; i < 4; i++)
+      pthread_create(&threads[i], NULL, run_many, plan);
+    for (int i = 0; i < 4; i++)
+      pthread_join(threads[i], NULL);
+    assert_int_equal(counts_now().copies_in - before.copies_in,
+                     4 * 40 + 3 * leaves);
+    keel_plan_release(plan);
+    assert_int_equal(toy->kernels, 0);
   }
   toy->leaves = 0;
 }
