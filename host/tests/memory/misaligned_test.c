@@ -264,6 +264,22 @@ TEST_BETWEEN(kernels_that_read_them_in_each_run, start_openblas,
   RELEASE(second, plan, other, program, straight);
 }
 
+/* The same for the plan for all shapes and its versions. */
+TEST_BETWEEN(all_shapes_read_the_same_copies, start_openblas, close_context) {
+  const int64_t rows[] = {5, 1, 7, 5, 64, 1, 7, 64, 3, 2, 64, 3, 5, 2};
+  uint64_t none = live_bytes(context);
+  keel_program *program = program_of(write_open, false);
+  keel_program *straight = program_of(write_open, true);
+  keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
+  for (int round = 0; round < 3; round++)
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+      expect_same(plan, other, rows[i]);
+  assert_int_equal(ragged_in(plan->functions), 0);
+  assert_true(live_bytes(context) < none + LAYERS * BYTES * 3 / 2);
+  RELEASE(plan, other, program, straight);
+  assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
+}
+
 int main(void) {
   around_each(start, close_context);
   return tests_run(NULL, NULL);

@@ -92,7 +92,7 @@ static keel_status move_input(keel_call_site *site, keel_tensor *tensor,
                               keel_tensor **out_moved) {
   uint64_t begin = site->copy_time ? keel_now() : 0;
   keel_tensor *plain = NULL;
-  KEEL_TRY(keel_tensor_misaligned(tensor) ? keel_mapping_align(tensor, &plain)
+  KEEL_TRY(keel_tensor_misaligned(tensor) ? keel_mapping_keep(tensor, &plain)
                                           : keel_copy_rows(tensor, &plain));
   if (keel_tracing()) keel_stream_for(site->op->schema->name, site->where);
   keel_status status = KD_OK;

@@ -14,6 +14,7 @@
 typedef struct keel_aligned_copy {
   const void *data;
   uint64_t bytes, holds;
+  bool kept; /* one of the holds is the mapping's own */
   keel_tensor *tensor;
   struct keel_aligned_copy *next;
 } keel_aligned_copy;
@@ -128,7 +129,8 @@ keel_status keel_mapping_align(keel_tensor *tensor, keel_tensor **out_tensor) {
   return status;
 }
 
-static keel_status hold_copy(const keel_tensor *tensor) {
+/* keep: holds it once for the mapping itself. */
+static keel_status hold_as(const keel_tensor *tensor, bool keep) {
   if (!keel_tensor_misaligned(tensor)) return KD_OK;
   keel_mapping *mapping = mapping_of(tensor);
   keel_status status = KD_OK;
@@ -139,12 +141,33 @@ static keel_status hold_copy(const keel_tensor *tensor) {
     (*at)->bytes = tensor->type->bytes;
   }
   if (*at && *at == mapping->recent) mapping->recent = NULL;
-  if (*at)
-    (*at)->holds++;
-  else
+  if (*at) {
+    (*at)->holds += !keep || !(*at)->kept;
+    (*at)->kept |= keep;
+  } else {
     status = keel_no_memory(sizeof **at);
+  }
   pthread_mutex_unlock(&mapping->lock);
   return status;
+}
+
+static keel_status hold_copy(const keel_tensor *tensor) {
+  return hold_as(tensor, false);
+}
+
+keel_status keel_mapping_keep(keel_tensor *tensor, keel_tensor **out_tensor) {
+  KEEL_TRY(hold_as(tensor, true));
+  return keel_mapping_align(tensor, out_tensor);
+}
+
+bool keel_mapping_keeps(const keel_tensor *tensor) {
+  if (!keel_tensor_misaligned(tensor)) return false;
+  keel_mapping *mapping = mapping_of(tensor);
+  pthread_mutex_lock(&mapping->lock);
+  const keel_aligned_copy *aligned = *mapping_find(mapping, tensor);
+  bool kept = aligned && aligned->kept;
+  pthread_mutex_unlock(&mapping->lock);
+  return kept;
 }
 
 keel_status keel_mapping_borrow(keel_tensor *tensor, keel_tensor **out_tensor) {

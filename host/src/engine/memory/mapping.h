@@ -57,4 +57,9 @@ void keel_mapping_release_copies(keel_tensor *const *tensors, uint32_t count,
  * as the mapping. */
 keel_status keel_mapping_borrow(keel_tensor *tensor, keel_tensor **out_tensor);
 
+/* As keel_mapping_align; the copy stays as long as the mapping, for launches, each of which reads
+ * it. */
+keel_status keel_mapping_keep(keel_tensor *tensor, keel_tensor **out_tensor);
+bool keel_mapping_keeps(const keel_tensor *tensor);
+
 #endif /* KEEL_MAPPING_H */

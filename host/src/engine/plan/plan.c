@@ -261,7 +261,7 @@ static keel_status plan_fill(keel_plan *plan, keel_program *program,
   plan->ports = main->input_ports;
   KEEL_TRY(keel_passes_run(plan->functions, &call));
   KEEL_TRY(plan_lay_out(plan, main));
-  if (!plan->holds) keel_weights_allow_release(plan);
+  keel_weights_allow_release(plan);
   return KD_OK;
 }
 

@@ -44,10 +44,17 @@ static bool is_weight(const keel_function *function, uint32_t value) {
          constant->type->bytes >= LEAST && !keel_mapping_holds(constant);
 }
 
-/* Whether each launch would have to copy it, as it is misaligned. */
+/* Whether each launch would have to find its copy, as it is misaligned. */
 static bool is_misaligned(const keel_function *function, uint32_t value) {
   const keel_tensor *constant = function->values[value].constant;
   return constant && keel_tensor_misaligned(constant);
+}
+
+/* The same, and launches do. A plan for all sizes does not know what kernels have taken. */
+static bool is_copied(const keel_executable *executable, uint32_t value) {
+  return is_misaligned(executable->function, value) &&
+         (!executable->plan->holds ||
+          keel_mapping_keeps(executable->function->values[value].constant));
 }
 
 /* Bits: the uses of a constant by its readers; then its state. */
@@ -116,7 +123,7 @@ static bool drop_value(keel_executable *executable, uint32_t value, bool passes,
   return true;
 }
 
-/* Replaces it by its copy in device memory. */
+/* Replaces it by its aligned copy. */
 static bool move_value(keel_executable *executable, uint32_t value, gone *all) {
   keel_value_info *info = &executable->function->values[value];
   keel_tensor *aligned = NULL;
@@ -152,10 +159,11 @@ static void drop_of(keel_executable *executable, gone *all) {
   if (!uses) return; /* then they stay */
   find_uses(executable, uses);
   for (uint32_t i = 0; i < count; i++)
-    if (!(uses[i] & NEEDS) && is_weight(executable->function, i) &&
+    if (!executable->plan->holds && !(uses[i] & NEEDS) &&
+        is_weight(executable->function, i) &&
         drop_value(executable, i, uses[i] & PASSES, all))
       uses[i] |= DROPPED;
-    else if ((uses[i] & NEEDS) && is_misaligned(executable->function, i) &&
+    else if ((uses[i] & NEEDS) && is_copied(executable, i) &&
              move_value(executable, i, all))
       uses[i] |= MOVED;
   change_inputs(executable, uses, all);
@@ -210,7 +218,8 @@ static void weights_let_go(keel_plan *plan) {
 void keel_weights_allow_release(keel_plan *plan) {
   for (const keel_executable *at = plan->executables; at; at = at->next)
     for (uint32_t i = 0; i < at->function->value_count; i++)
-      if (is_weight(at->function, i) || is_misaligned(at->function, i))
+      if ((!plan->holds && is_weight(at->function, i)) ||
+          is_misaligned(at->function, i))
         /* relaxed: no other thread has the plan yet */
         atomic_store_explicit(&plan->weight_readers.expected, true,
                               memory_order_relaxed);

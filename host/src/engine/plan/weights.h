@@ -4,7 +4,8 @@
  * what it has taken (kd_kernel_def.taken). The plan then releases the constants that
  * nothing reads any more: those taken, and those copied to the device of a compiled region
  * or of a KD_KERNEL_CONSTANTS_IN_CREATE kernel. Their memory is freed when the program is
- * released. */
+ * released. A plan for all sizes releases none, as other plans are made of it; it replaces
+ * misaligned ones by their aligned copies, as the others do. */
 #ifndef KEEL_WEIGHTS_H
 #define KEEL_WEIGHTS_H
 
