@@ -35,8 +35,10 @@ static bool region_is_known(kd_dtype dtype) {
   return dtype == KD_F32 || dtype == KD_F16 || dtype == KD_BF16;
 }
 
-/* Of the output's type and shape, as far as that is known. */
+/* Of the output's type and shape. Dimensions that are not known yet may differ, but for those of
+ * an op of one input. */
 static bool region_is_plain(const kd_node *node, uint32_t input) {
+  bool alone = sim_host->node->input_count(node) == 1;
   kd_type type, out;
   if (sim_host->node->input_type(node, input, &type) != KD_OK ||
       sim_host->node->output_type(node, 0, &out) != KD_OK ||
@@ -44,7 +46,8 @@ static bool region_is_plain(const kd_node *node, uint32_t input) {
       type.rank != out.rank || out.rank > KD_MAX_RANK)
     return false;
   for (uint32_t i = 0; i < type.rank; i++)
-    if (type.dims[i] != out.dims[i]) return false;
+    if (type.dims[i] != out.dims[i] || (type.dims[i] < 0 && !alone))
+      return false;
   return true;
 }
 

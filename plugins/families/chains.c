@@ -46,6 +46,23 @@ static bool is_claimable(const search *all, uint32_t node) {
   return !KD_HAS(read, claimable) || read->claimable(all->graph, node);
 }
 
+static bool is_known(const kd_type *type) {
+  if (type->rank > KD_MAX_RANK) return false;
+  for (uint32_t i = 0; i < type->rank; i++)
+    if (type->dims[i] < 0) return false;
+  return true;
+}
+
+/* Whether no size of a node's arguments is open: two that are may differ. */
+static bool is_sized(const search *all, const kd_node *node) {
+  const kd_node_table *read = all->host->node;
+  kd_type type;
+  for (uint32_t i = 0; i < read->input_count(node); i++)
+    if (read->input_type(node, i, &type) == KD_OK && !is_known(&type))
+      return false;
+  return read->output_type(node, 0, &type) == KD_OK && is_known(&type);
+}
+
 static void read_graph(search *all, chain_fits fits, void *context) {
   const kd_graph_table *read = all->host->graph;
   for (uint32_t v = 0; v < all->value_count; v++)
@@ -53,7 +70,9 @@ static void read_graph(search *all, chain_fits fits, void *context) {
   for (uint32_t i = 0; i < all->node_count; i++) {
     const kd_node *node = read->node(all->graph, i);
     place *at = &all->nodes[i];
-    at->role = is_claimable(all, i) && all->host->node->output_count(node) == 1
+    at->role = is_claimable(all, i) &&
+                       all->host->node->output_count(node) == 1 &&
+                       is_sized(all, node)
                    ? fits(context, node, &at->type)
                    : CHAIN_NOTHING;
     at->value = read->node_output(all->graph, i, 0);

@@ -32,13 +32,18 @@ static const struct op {
   newdev_op run;
 } ops[] = {{"Relu", relu}, {"Add", add}, {"MatMul", matmul}};
 
-/* Whether input `index` has the output's shape; -1, not known yet, is like any other. */
+/* Whether input `index` has the output's shape. Two dimensions of -1, which are not known yet, may
+ * differ, but for those of an op of one input. */
 static bool is_like_output(const kd_host *host, const kd_node *node, uint32_t index) {
   kd_type in, out;
-  return host->node->input_type(node, index, &in) == KD_OK &&
-         host->node->output_type(node, 0, &out) == KD_OK && in.dtype == KD_F32 &&
-         in.rank == out.rank && in.rank <= KD_MAX_RANK &&
-         (!in.rank || !memcmp(in.dims, out.dims, in.rank * sizeof *in.dims));
+  bool alone = host->node->input_count(node) == 1;
+  if (host->node->input_type(node, index, &in) != KD_OK ||
+      host->node->output_type(node, 0, &out) != KD_OK || in.dtype != KD_F32 ||
+      out.dtype != KD_F32 || in.rank != out.rank || in.rank > KD_MAX_RANK)
+    return false;
+  for (uint32_t i = 0; i < in.rank; i++)
+    if (in.dims[i] != out.dims[i] || (in.dims[i] < 0 && !alone)) return false;
+  return true;
 }
 
 newdev_op newdev_find_op(const kd_host *host, const kd_node *node) {
