@@ -91,6 +91,7 @@ static uint32_t only_reader(const kd_graph *graph, uint32_t node) {
 static kd_status hand_over(kd_claim take, void *context, const uint32_t *nodes,
                            uint32_t count, const kd_cost *cost) {
   return take(context, &(kd_part){.struct_size = sizeof(kd_part),
+                                  .flags = KD_PART_ANY_SHAPE,
                                   .nodes = nodes,
                                   .node_count = count,
                                   .cost = cost});

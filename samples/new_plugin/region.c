@@ -35,7 +35,7 @@ static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take, 
   uint32_t count = host->graph->node_count(graph);
   for (uint32_t i = 0; i < count; i++) {
     uint32_t nodes[MOST];
-    kd_part part = {.struct_size = sizeof part, .nodes = nodes};
+    kd_part part = {.struct_size = sizeof part, .flags = KD_PART_ANY_SHAPE, .nodes = nodes};
     for (uint32_t at = i;
          at < count && host->graph->claimable(graph, at) &&
          newdev_find_op(host, host->graph->node(graph, at)) && part.node_count < MOST;

@@ -572,7 +572,8 @@ static const kc_rule rules[] = {
          " never crash or run for ever."),
     KC_RULE(MUST, COMPILE, "region.dynamic-shapes", region_dynamic, 0,
             "tensor.h", "-1 is not known yet",
-            "kd_type.dims kd_region_table.compile kd_region_table.enqueue",
+            "kd_type.dims kd_region_table.compile kd_region_table.enqueue"
+            " KD_PART_ANY_SHAPE",
             "Code that was made for the first size is used for the next."),
     RULE("region.empty-graph", region_empty,
          "Returns KD_OK, even if it claims nothing", "kd_region_table.claim",

@@ -60,8 +60,9 @@ typedef struct kd_node_table {
   uint32_t (*output_count)(const kd_node *node);
 
   /* Element type and shape of an input or output. A kernel's node has known
-   * types. In a graph a dimension may be -1; if nothing is known, dtype is
-   * KD_NONE and rank KD_RANK_UNKNOWN.
+   * types. In a graph a dimension may be -1: two such dimensions may differ, and
+   * one may turn out to be 1. If nothing is known, dtype is KD_NONE and rank
+   * KD_RANK_UNKNOWN.
    * Returns KD_OK, KD_NOT_FOUND (an absent optional argument, or an output
    * whose shape the kernel sets itself; out_type is then all zero),
    * KD_OUT_OF_RANGE (no such index). */

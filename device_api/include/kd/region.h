@@ -12,11 +12,17 @@
 extern "C" {
 #endif
 
+/* The compiled part serves all sizes of the dimensions that are open (-1) in the
+ * graph that `claim` sees. The host may compile it once, as it is shown then, and
+ * use it also where it plans for given sizes, without showing its nodes again.
+ * Without this hint the host asks again when the sizes are known. */
+#define KD_PART_ANY_SHAPE 0x1000000u
+
 /* A claim: a connected part of a graph that no path leaves and enters again.
  * Borrowed for the call. */
 typedef struct kd_part {
   uint32_t struct_size;  /* sizeof(kd_part) as the plugin knew it */
-  uint32_t flags;        /* none yet */
+  uint32_t flags;        /* KD_PART_* */
   const uint32_t *nodes; /* their indices in the graph */
   uint32_t node_count;
   uint32_t reserved;

@@ -395,6 +395,128 @@ TEST_THAT(dead_nodes_make_no_cycle) {
   keel_arena_free(&arena);
 }
 
+/* ---- regions for all sizes ------------------------------------------------------- */
+
+static int claims; /* calls of the compiler's `claim` */
+static char
+    seen[600]; /* what it sees of each node's output: "a f32/1 b ?/? " */
+
+/* Claims what `wishes` say: those whose answer is KD_OK for all sizes. */
+static void for_all_sizes(const kd_host *host, const kd_graph *graph,
+                          kd_claim take, void *to) {
+  const kd_graph_table *read = host->graph;
+  uint32_t n = read->node_count(graph);
+  size_t used = 0;
+  claims++;
+  for (uint32_t i = 0; i < n; i++) {
+    kd_type type;
+    shown[i] = *host->node->name(read->node(graph, i));
+    read->value_type(graph, read->node_output(graph, i, 0), &type);
+    bool known = type.rank != KD_RANK_UNKNOWN;
+    used += (size_t)snprintf(seen + used, sizeof seen - used, "%c %s/%d%s ",
+                             shown[i], known ? kd_dtype_name(type.dtype) : "?",
+                             known ? (int)type.rank : 0,
+                             known && type.rank && type.dims[0] < 0 ? "?" : "");
+  }
+  shown[n] = 0;
+  for (const wish *at = wishes; at->nodes; at++) {
+    uint32_t nodes[MOST], count = 0;
+    for (const char *c = at->nodes; *c; c++)
+      if (strchr(shown, *c))
+        nodes[count++] = (uint32_t)(strchr(shown, *c) - shown);
+    if (count != strlen(at->nodes)) continue; /* it is in a region */
+    const kd_part part = {.struct_size = sizeof part,
+                          .flags = at->answer == KD_OK ? KD_PART_ANY_SHAPE : 0,
+                          .nodes = nodes,
+                          .node_count = count};
+    if (take(to, &part) != KD_OK) fail_msg("%s", keel_message());
+  }
+}
+
+/* Each element of "a Neg x; b Abs a; c Add b x; d Mul c x". */
+static void run_and_check(keel_plan *plan, keel_program *program,
+                          int64_t count) {
+  float got[MOST];
+  keel_version_counts counts;
+  run(plan, program, count, got);
+  keel_plan_versions(plan, &counts); /* waits for the one that is made */
+  for (int64_t k = 0; k < count; k++) {
+    float x = (float)k - 1.25f;
+    assert_true(got[k] == ((x < 0 ? -x : x) + x) * x);
+  }
+}
+
+static keel_plan *plan_for_all(keel_program *program, const wish *list) {
+  wishes = list;
+  claims = 0;
+  toy->claim = for_all_sizes;
+  return plan_of(program, NULL, NULL);
+}
+
+static const char *const four[] = {" a Neg x", " b Abs a", " c Add b x",
+                                   " d Mul c x", NULL};
+
+TEST_THAT(one_region_serves_all_sizes) {
+  static const wish list[] = {{"abcd", KD_OK}, {NULL, KD_OK}};
+  keel_program *program = read_program(four, true);
+  keel_plan *plan = plan_for_all(program, list);
+  int runs = 0;
+  assert_int_equal(claims, 1);
+  for (int round = 0; round < 6; round++)
+    for (int64_t count = 1; count < 14; count += 2, runs++)
+      run_and_check(plan, program, count);
+  keel_version_counts counts;
+  keel_plan_versions(plan, &counts);
+  assert_true(counts.kept == 7 && counts.hits > 20);
+  assert_int_equal(atomic_load(&toy->made), 1);
+  assert_int_equal(atomic_load(&toy->live), 1);
+  assert_int_equal(atomic_load(&toy->launched), runs);
+  RELEASE(plan, program);
+  assert_int_equal(atomic_load(&toy->live), 0);
+}
+
+/* The rest is compiled for each set of sizes, as before, and not shown with the region. */
+TEST_THAT(a_region_for_all_sizes_has_others_beside_it) {
+  static const wish list[] = {
+      {"ab", KD_OK}, {"cd", KD_UNIMPLEMENTED}, {NULL, KD_OK}};
+  keel_program *program = read_program(four, true);
+  keel_plan *plan = plan_for_all(program, list);
+  assert_int_equal(atomic_load(&toy->made), 2); /* and one of open sizes */
+  for (int round = 0; round < 4; round++)
+    for (int64_t count = 2; count < 5; count++)
+      run_and_check(plan, program, count);
+  assert_int_equal(atomic_load(&toy->made), 2 + 3);
+  assert_null(strpbrk(shown, "ab"));
+  RELEASE(plan, program);
+  assert_int_equal(atomic_load(&toy->live), 0);
+}
+
+/* Where all sizes are known it says nothing more. */
+TEST_THAT(a_region_for_all_sizes_may_have_one) {
+  static const wish list[] = {{"abcd", KD_OK}, {NULL, KD_OK}};
+  keel_program *program = read_program(four, false);
+  keel_plan *plan = plan_for_all(program, list);
+  assert_int_equal(claims, 1);
+  for (int i = 0; i < 4; i++)
+    run_and_check(plan, program, SIZE);
+  assert_int_equal(atomic_load(&toy->made), 1);
+  RELEASE(plan, program);
+  assert_int_equal(atomic_load(&toy->live), 0);
+}
+
+TEST_THAT(a_compiler_sees_types_without_sizes) {
+  static const char *const lines[] = {
+      " a Neg x", " b Shape a",   " c Reshape a b", " d Squeeze c",
+      "*e Neg d", " f NonZero x", " g Relu f",      NULL};
+  static const wish list[] = {{NULL, KD_OK}};
+  keel_program *program = read_program(lines, true);
+  keel_plan *plan = plan_for_all(program, list);
+  /* a Squeeze of all dimensions of 1: its rank depends on sizes */
+  assert_string_equal(seen,
+                      "a f32/1? b i64/1? c f32/1? d ?/0 e ?/0 f ?/0 g ?/0 ");
+  RELEASE(plan, program);
+}
+
 /* One region for all sizes: the host tells its outputs' types at each launch. */
 TEST_THAT(a_region_may_be_of_any_size) {
   static const char *const lines[] = {" a Neg x", " s Shape x",

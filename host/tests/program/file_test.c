@@ -534,13 +534,16 @@ static void read_dump(void *to, const char *pass, const char *text) {
   keel_program_release(program);
 }
 
-/* All, in the order in which they are listed, but for what runs only when it is asked for. */
+/* All, in the order in which they are listed, but for what runs only when it is asked for, and the
+ * first "regions", of open sizes. */
 static void expect_all_passes(const char *seen) {
   char listed[400] = "";
   const char *name = NULL;
+  int regions = 0;
   for (uint32_t i = 0; (name = keel_pass_name(i)); i++) {
     size_t length = strlen(listed);
-    if (strcmp(name, "cost") != 0)
+    if (strcmp(name, "cost") != 0 &&
+        (strcmp(name, "regions") != 0 || regions++ > 0))
       snprintf(listed + length, sizeof listed - length, "%s ", name);
   }
   assert_string_equal(seen, listed);

@@ -81,6 +81,8 @@ typedef struct keel_attr_rule {
 /* Of an op with KEEL_OP_READS: it reads a part of the resource that never changes (a member's
  * rank), and so keeps no order with exchanges. */
 #define KEEL_OP_ALONE 0x200u
+/* Without its last, optional input the output's rank depends on the sizes of the first. */
+#define KEEL_OP_RANKS 0x400u
 
 /* How an op is run. */
 typedef enum keel_op_kind {

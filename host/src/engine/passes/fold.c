@@ -20,6 +20,7 @@
 typedef struct folding {
   keel_function *function;
   bool sizes_only;     /* of keel_pass_call */
+  bool forgives;       /* likewise */
   uint64_t kept, work; /* so far */
   uint32_t *same;      /* by value: what stands for it */
   keel_uses uses;      /* the remaining readers of a value */
@@ -76,7 +77,7 @@ static bool moves_weights(const keel_function *function,
 
 static bool foldable(const folding *all, const keel_node *node) {
   const keel_function *function = all->function;
-  if (!is_read(all, node)) return false;
+  if (!is_read(all, node) || node->region) return false;
   if (all->sizes_only && !gives_integers(function, node) &&
       !moves_weights(function, node))
     return false;
@@ -191,8 +192,10 @@ static keel_status fold_visit(folding *all, keel_node *node) {
       node->inputs[k] = all->same[node->inputs[k]];
   node->dead = drop_identity(all, node);
   if (node->dead) return KD_OK;
-  KEEL_TRY(keel_function_infer(all->function, node));
-  if (!foldable(all, node)) return KD_OK;
+  keel_status fits = keel_function_infer(all->function, node);
+  if (fits != KD_OK && (!all->forgives || fits == KD_OUT_OF_MEMORY))
+    return fits;
+  if (fits != KD_OK || !foldable(all, node)) return KD_OK;
   KEEL_TRY(
       keel_cancellation_check_planning(node->op->schema->name, node->name));
   return fold_node(all, node);
@@ -282,6 +285,7 @@ static keel_status fold_all(folding *all, keel_function *functions) {
 keel_status keel_pass_fold(keel_function *functions,
                            const keel_pass_call *call) {
   folding all = {.sizes_only = call->sizes_only,
+                 .forgives = call->forgives,
                  .kept = functions->folded_bytes,
                  .work = functions->folded_steps};
   KEEL_TRY(fold_all(&all, functions));

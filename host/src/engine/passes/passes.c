@@ -169,7 +169,8 @@ static bool is_left_out(const keel_pass *at, const keel_pass_call *call) {
          (params->flags & KEEL_PLAN_EAGER && !at->needed) ||
          (call->part == KEEL_PASSES_FIRST && !is_first(at, params)) ||
          (call->part == KEEL_PASSES_REST && is_first(at, params)) ||
-         (call->part == KEEL_PASSES_AGAIN && at->once);
+         (call->part == KEEL_PASSES_AGAIN && at->once) ||
+         (at->open && !keel_function_is_open(call->main));
 }
 
 keel_status keel_passes_run(keel_function *functions,
@@ -211,12 +212,6 @@ keel_device *keel_plan_device(const keel_program *program,
 }
 
 /* ---- compiling ahead ----------------------------------------------------------- */
-
-static bool any_compiler(const keel_context *context) {
-  for (uint32_t i = 0; i < context->device_count; i++)
-    if (keel_devices(context)[i]->plugin->regions.claim) return true;
-  return false;
-}
 
 /* Types as a reader of the program's file has them: the declared ones. */
 static void declare_types(keel_function *functions) {
@@ -265,7 +260,7 @@ static keel_status passes_compile(const keel_program *program,
                                .to_save = true};
   KEEL_TRY(keel_passes_run(to->functions, &call));
   if (params->flags & KEEL_PLAN_EAGER || is_skipped(params, "regions") ||
-      !any_compiler(program->context))
+      !keel_any_compiler(program->context))
     return KD_OK;
   /* only annotations of them change */
   return take_forms(to, (keel_forms *)(uintptr_t)&program->forms);

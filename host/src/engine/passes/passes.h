@@ -31,6 +31,8 @@ typedef struct keel_pass_call {
   /* receives the forms of the regions that are compiled, or NULL */
   keel_forms *takes;
   bool sizes_only; /* fold: integers alone, with which models compute sizes */
+  bool
+      forgives; /* fold: a node whose arguments do not fit stays, of unknown type */
 } keel_pass_call;
 
 /* One of plain, on_device and over_all is set. */
@@ -42,6 +44,7 @@ typedef struct keel_pass {
   /* gains from known shapes; runs after those that do not */
   bool shapes;
   bool once;      /* not run again once shapes are known */
+  bool open;      /* runs only where they are not known */
   bool compilers; /* it asks compilers, which may ask for constants */
   keel_status (*plain)(keel_function *function);
   keel_status (*on_device)(keel_function *function, keel_device *device);
@@ -143,11 +146,26 @@ keel_status keel_pass_prune(keel_function *function);
  * keel::Reorder at the borders; and the same on each other device that has nodes. */
 keel_status keel_pass_layout(keel_function *function, keel_device *device);
 
+/* Whether a device of the context has a compiler. */
+bool keel_any_compiler(const keel_context *context);
+
 /* Shows each device with a compiler the nodes that are to run there, and replaces each part
  * that it claims and compiles by a keel::Region. A claim that is not connected, or that a
  * path leaves and enters again, is refused. */
 keel_status keel_pass_regions(keel_function *functions,
                               const keel_pass_call *call);
+
+/* The same before sizes are known, of the parts alone that a compiler makes for all sizes
+ * (KD_PART_ANY_SHAPE): plans for given sizes have these regions, too. */
+keel_status keel_pass_open_regions(keel_function *functions,
+                                   const keel_pass_call *call);
+
+/* Whether a size or type of an input is open. */
+bool keel_function_is_open(const keel_function *function);
+
+/* Notes the element type and rank of values whose types are not known (keel_value_info.open), as far
+ * as they follow without sizes. */
+keel_status keel_function_open_types(keel_function *function);
 
 /* Receives a part that a device's compiler would claim: its nodes, ascending, borrowed for
  * the call, and its estimated time in nanoseconds (0: unknown). */

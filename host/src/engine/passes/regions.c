@@ -23,12 +23,14 @@
 typedef struct span {
   uint32_t first, last, count;
   uint64_t time; /* that it should take, nanoseconds; 0: not known */
+  bool open;     /* KD_PART_ANY_SHAPE */
 } span;
 
 typedef struct regions {
   keel_function *function;
   keel_device *device;
   const keel_pass_call *call; /* NULL: nothing is compiled */
+  bool open_only;             /* parts that are not for all sizes are left */
   struct kd_graph *graph;     /* the graph that is shown */
   uint32_t *owner;            /* by node */
   uint32_t *next; /* by node of a claim: another of it, in a circle */
@@ -54,7 +56,8 @@ typedef struct regions {
  * nor strings. */
 static bool is_data(const keel_function *function, uint32_t value) {
   const keel_value_info *info = &function->values[value];
-  if (info->type) return info->type->dtype != KD_STRING;
+  const keel_type *type = info->type ? info->type : info->open;
+  if (type) return type->dtype != KD_STRING;
   if (info->producer != KEEL_ABSENT) {
     const keel_node *maker = &function->nodes[info->producer];
     for (uint32_t i = 0; i < maker->output_count; i++) {
@@ -405,6 +408,7 @@ static keel_status take_part(regions *all, const kd_part *part) {
   if (status == KD_OK) status = tells_outputs(all, &claim, id);
   if (status == KD_OK) {
     if (part->cost && KD_HAS(part->cost, time)) claim.time = part->cost->time;
+    claim.open = part->flags & KD_PART_ANY_SHAPE;
     all->claims[all->claim_count++] = claim;
     note_span(all, &claim);
   } else {
@@ -485,7 +489,7 @@ static keel_status regions_replace(regions *all, const struct kd_graph *part,
                                 part->input_count, part->outputs,
                                 part->output_count, &node);
   if (status != KD_OK) {
-    keel_region_free(region);
+    keel_region_release(region);
     return status;
   }
   node->region = region;
@@ -577,6 +581,10 @@ static keel_status claims_of(regions *all, keel_device *device) {
   return asked;
 }
 
+static bool is_compiled(const regions *all, const span *claim) {
+  return claim->open || !all->open_only;
+}
+
 /* Without a form to be had there is nothing that could be made ahead. */
 static bool only_counts(const regions *all) {
   return all->call->takes && !all->device->plugin->regions.serialize;
@@ -585,10 +593,12 @@ static bool only_counts(const regions *all) {
 static keel_status regions_run(regions *all) {
   KEEL_TRY(claims_of(all, all->call->device));
   if (only_counts(all)) {
-    all->call->takes->bare += all->claim_count;
+    for (uint32_t i = 0; i < all->claim_count; i++)
+      all->call->takes->bare += is_compiled(all, &all->claims[i]);
     return KD_OK;
   }
   for (uint32_t i = 0; i < all->claim_count; i++) {
+    if (!is_compiled(all, &all->claims[i])) continue;
     const keel_node *first = &all->function->nodes[all->claims[i].first];
     KEEL_TRY(
         keel_cancellation_check_planning(first->op->schema->name, first->name));
@@ -611,7 +621,7 @@ keel_status keel_regions_offer(keel_function *function, keel_device *device,
 }
 
 static keel_status find_regions(keel_function *function,
-                                const keel_pass_call *call) {
+                                const keel_pass_call *call, bool open_only) {
   keel_context *context = function->context;
   keel_status status = KD_OK;
   for (uint32_t i = 0; i < context->device_count && status == KD_OK; i++) {
@@ -619,6 +629,7 @@ static keel_status find_regions(keel_function *function,
     regions all = {.function = function,
                    .device = keel_devices(context)[i],
                    .call = call,
+                   .open_only = open_only,
                    .graph = &graph};
     if (!all.device->plugin->regions.claim) continue;
     status = regions_run(&all);
@@ -631,7 +642,7 @@ static keel_status find_regions(keel_function *function,
  * graphs. */
 static keel_status find_all(keel_function *function,
                             const keel_pass_call *call) {
-  KEEL_TRY(find_regions(function, call));
+  KEEL_TRY(find_regions(function, call, false));
   for (uint32_t i = 0; i < function->node_count; i++) {
     const keel_opdef *op = function->nodes[i].op;
     for (uint32_t k = 0; !function->nodes[i].dead && k < op->attr_count; k++)
@@ -640,10 +651,29 @@ static keel_status find_all(keel_function *function,
   return KD_OK;
 }
 
+static keel_function *main_of(keel_function *functions,
+                              const keel_pass_call *call) {
+  while (functions && functions != call->main)
+    functions = functions->next;
+  return functions;
+}
+
 keel_status keel_pass_regions(keel_function *functions,
                               const keel_pass_call *call) {
-  keel_function *main = functions;
-  while (main && main != call->main)
-    main = main->next;
+  keel_function *main = main_of(functions, call);
   return main ? find_all(main, call) : KD_OK;
+}
+
+bool keel_any_compiler(const keel_context *context) {
+  for (uint32_t i = 0; i < context->device_count; i++)
+    if (keel_devices(context)[i]->plugin->regions.claim) return true;
+  return false;
+}
+
+keel_status keel_pass_open_regions(keel_function *functions,
+                                   const keel_pass_call *call) {
+  keel_function *main = main_of(functions, call);
+  if (!main || !keel_any_compiler(main->context)) return KD_OK;
+  KEEL_TRY(keel_function_open_types(main));
+  return find_regions(main, call, true);
 }

@@ -27,7 +27,7 @@ void keel_functions_release(keel_function *list) {
     }
     for (uint32_t i = 0; i < list->node_count; i++) {
       keel_opdef_release(list->nodes[i].op);
-      keel_region_free(list->nodes[i].region);
+      keel_region_release(list->nodes[i].region);
     }
   }
 }
@@ -244,6 +244,7 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
     uint32_t value = keel_function_value(to, from->values[i].name);
     if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
     to->values[value].type = from->values[i].type;
+    to->values[value].open = from->values[i].open;
     to->values[value].constant = keel_tensor_retain(from->values[i].constant);
   }
   for (uint32_t i = 0; i < from->input_count; i++)
@@ -263,6 +264,7 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
                                 node->output_count, &copy));
     copy->device = node->device;
     copy->group = node->group;
+    copy->region = keel_region_retain(node->region);
   }
   *out_function = to;
   return KD_OK;
@@ -303,6 +305,7 @@ static keel_status inline_node(keel_function *to, const keel_node *node,
       keel_function_node(to, op, node->name, values, n, values + n, m, &copy));
   copy->device = node->device;
   copy->group = node->group;
+  copy->region = keel_region_retain(node->region);
   return KD_OK;
 }
 

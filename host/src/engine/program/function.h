@@ -18,6 +18,8 @@ typedef struct keel_function keel_function;
 typedef struct keel_value_info {
   const char *name;
   const keel_type *type; /* NULL: not known */
+  /* what compilers are shown of it where that is not known: element type and rank */
+  const keel_type *open;
   keel_tensor *constant; /* retained; NULL: no constant */
   /* the constant in a device's memory, retained, or NULL */
   keel_tensor *placed;
@@ -34,7 +36,7 @@ typedef struct keel_node {
   bool ruled;                 /* set by a rule */
   uint32_t group;             /* nodes of one go to one device; 0: of none */
   uint32_t output_layout;     /* see keel_call_site */
-  struct keel_region *region; /* of keel::Region: the region; owned */
+  struct keel_region *region; /* of keel::Region: the region; retained */
   const keel_type *part;      /* of keel::Part: its output's type */
   bool dead;
 } keel_node;

@@ -1,6 +1,13 @@
 /* graph.c - the graphs that plugins read: parts of functions. */
 #include "program/graph.h"
 
+/* A value's type as plugins see it; NULL: nothing is known of it. */
+static const keel_type *graph_type(const keel_function *function,
+                                   uint32_t value) {
+  const keel_value_info *info = &function->values[value];
+  return info->type ? info->type : info->open;
+}
+
 static uint32_t node_count(const kd_graph *graph) {
   return graph->node_count;
 }
@@ -51,7 +58,7 @@ static kd_status value_type(const kd_graph *graph, uint32_t value,
                             kd_type *out_type) {
   *out_type = (kd_type){.rank = KD_RANK_UNKNOWN};
   if (value >= graph->function->value_count) return KD_OUT_OF_RANGE;
-  const keel_type *type = graph->function->values[value].type;
+  const keel_type *type = graph_type(graph->function, value);
   if (type) *out_type = keel_type_view(type);
   return KD_OK;
 }
@@ -192,7 +199,7 @@ static void fill_nodes(const keel_function *function, const uint32_t *members,
     for (uint32_t k = 0; k < n + m; k++) {
       uint32_t value = k < n ? node->inputs[k] : node->outputs[k - n];
       if (value == KEEL_ABSENT) continue;
-      types[k] = function->values[value].type;
+      types[k] = graph_type(function, value);
       if (!types[k]) types[k] = &keel_type_unknown;
       if (k < n) constants[k] = function->values[value].constant;
     }

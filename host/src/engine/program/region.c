@@ -310,6 +310,7 @@ keel_status keel_region_compile(keel_device *device,
   *out_region = NULL;
   keel_region *region = calloc(1, sizeof *region);
   if (!region) return keel_no_memory(sizeof *region);
+  keel_refs_init(&region->refs);
   region->device = device;
   region->infer = infer;
   keel_device_pin(device);
@@ -329,7 +330,7 @@ keel_status keel_region_compile(keel_device *device,
   if (status == KD_OK)
     *out_region = region;
   else
-    keel_region_free(region);
+    keel_region_release(region);
   if (status == KD_UNIMPLEMENTED)
     keel_log_line(
         &device->context->log, KD_LOG_WARNING,
@@ -341,8 +342,8 @@ keel_status keel_region_compile(keel_device *device,
   return status == KD_UNIMPLEMENTED ? KD_OK : status;
 }
 
-void keel_region_free(keel_region *region) {
-  if (!region) return;
+void keel_region_release(keel_region *region) {
+  if (!region || !keel_refs_drop(&region->refs)) return;
   if (region->handle) {
     keel_device_drain_quietly(region->device); /* enqueued work may use it */
     region->device->plugin->regions.destroy(region->handle);

@@ -2,6 +2,7 @@
 #ifndef KEEL_REGION_H
 #define KEEL_REGION_H
 
+#include "base/refs.h"
 #include "device/device.h"
 #include "program/forms.h"
 #include "values/type.h"
@@ -17,6 +18,8 @@ typedef keel_status (*keel_region_infer)(const keel_region *region,
                                          const keel_type **out);
 
 struct keel_region {
+  atomic_uint
+      refs; /* of nodes: one that serves all sizes is in several plans */
   keel_device *device;
   kd_region *handle;
   kd_kernel_def def; /* runs it like a kernel that has no instance */
@@ -44,7 +47,13 @@ keel_status keel_region_compile(keel_device *device,
                                 keel_region_infer infer, keel_forms *held,
                                 keel_forms *takes, keel_region **out_region);
 
-/* Frees a region that no thread is enqueueing; waits for enqueued work. */
-void keel_region_free(keel_region *region);
+static inline keel_region *keel_region_retain(keel_region *region) {
+  if (region) keel_refs_take(&region->refs);
+  return region;
+}
+
+/* Frees, with the last reference, a region that no thread is enqueueing; waits for enqueued
+ * work. */
+void keel_region_release(keel_region *region);
 
 #endif /* KEEL_REGION_H */

@@ -1,6 +1,7 @@
 /* types.c - the types of a function's values, as far as they can be inferred; those of functions
  * that If, Loop, Scan and Call run, at their node. */
 #include "program/function.h"
+#include "program/region.h"
 #include "values/strings.h"
 
 /* ---- nested functions ------------------------------------------------------- */
@@ -269,10 +270,30 @@ static void pass_type_on(const keel_function *function, const keel_node *node) {
     set_output(function, node, 0, function->values[node->inputs[0]].type);
 }
 
+/* Of a compiled region that serves all sizes. */
+static keel_status infer_region(const keel_function *function,
+                                const keel_node *node) {
+  const keel_region *region = node->region;
+  uint32_t n = node->input_count, m = node->output_count;
+  const keel_type **types = calloc(n + m + 1, sizeof *types);
+  keel_status status = types ? KD_OK : keel_no_memory(n * sizeof *types);
+  bool known = types && region->shapes;
+  for (uint32_t i = 0; known && i < n; i++) {
+    types[i] = function->values[node->inputs[i]].type;
+    known = types[i] && keel_type_known(types[i]);
+  }
+  if (known) status = region->infer(region, types, types + n);
+  for (uint32_t i = 0; known && status == KD_OK && i < m; i++)
+    set_output(function, node, i, types[n + i]);
+  free(types);
+  return status;
+}
+
 keel_status keel_function_infer(keel_function *function,
                                 const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   uint32_t n = node->input_count, m = node->output_count;
+  if (node->region) return infer_region(function, node);
   if (schema->flags & KEEL_OP_CONTROL) return infer_nested(function, node);
   if (!schema->infer) {
     pass_type_on(function, node);

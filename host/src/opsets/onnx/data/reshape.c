@@ -207,7 +207,8 @@ static const keel_op_upgrade upgrades[] = {
 static const keel_op_rule rules[] = {
     {"Reshape", .slopes = RESHAPED, .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES},
     {"Flatten", .slopes = RESHAPED, .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES},
-    {"Squeeze", .slopes = RESHAPED, .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES},
+    {"Squeeze", .slopes = RESHAPED,
+     .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES | KEEL_OP_RANKS},
     {"Unsqueeze", .slopes = RESHAPED,
      .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES},
     {"Transpose", .gradient = transpose, .view = view_transpose,
