@@ -4,6 +4,8 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "one_context.h"
 #include "plan/versions.h"
@@ -281,6 +283,27 @@ TEST_THAT(a_plan_ends_while_a_version_is_made) {
     if (i % 4 == 3) keel_plan_profile(plan, 0);
     keel_plan_release(plan);
   }
+}
+
+/* There is no thread for that in it; what the parent made stays sound. */
+TEST_THAT(a_child_weighs_no_version) {
+  keel_plan *plan = plan_of_turning(0);
+  turn_times(plan, 3, 2, 4);
+  turn_times(plan, 10, 5, 4); /* it is to be weighed when another set comes */
+  keel_version_counts before, after;
+  keel_plan_versions(plan, &before);
+  pid_t child = fork();
+  if (!child) {
+    turn(plan, 2, 4);
+    turn(plan, 5, 4);
+    keel_plan_versions(plan, &after);
+    keel_plan_release(plan);
+    _exit(after.misses != before.misses);
+  }
+  int status = -1;
+  assert_true(child > 0 && waitpid(child, &status, 0) == child);
+  assert_int_equal(status, 0);
+  keel_plan_release(plan);
 }
 
 /* Whether the version that ran last is the one at an address, which is compared alone. */

@@ -3,6 +3,7 @@
 
 #include "base/refs.h"
 #include "device/context.h"
+#include "plan/weights.h"
 #include "program/sizes.h"
 #include "threads/apart.h"
 #include "threads/pool.h"
@@ -362,13 +363,13 @@ static version *versions_keep(keel_versions *all, const version *made,
   }
   at = make_way(all, made->pinned);
   if (!at || (!made->pinned && !is_kept(all, made->hash))) return NULL;
-  if (at->bytes > all->params.version_bytes) note_large(all, at->hash);
   uint64_t others = all->bytes - at->bytes;
   if (!made->pinned && others &&
       others + made->bytes > all->params.version_bytes) {
     note_large(all, made->hash);
     return NULL;
   }
+  if (at->bytes > all->params.version_bytes) note_large(all, at->hash);
   if (at->plan) *out_old = entry_clear(all, at);
   all->counts.evicted += out_old->plan != NULL;
   entry_fill(all, at, made);
@@ -487,9 +488,9 @@ static keel_plan *take_due(keel_versions *all, const keel_plan *running) {
 static bool job_note(keel_versions *all, making how, const keel_plan *running,
                      keel_tensor *const *inputs, uint64_t hash) {
   if (all->busy) return false;
+  all->next = (version){.hash = hash};
   all->weighed = how == NOT_MADE ? take_due(all, running) : NULL;
   if (how == NOT_MADE) return all->busy = all->weighed != NULL;
-  all->next = (version){.hash = hash};
   all->next.types = versions_types_of(inputs, all->base->input_count);
   return all->busy = all->next.types != NULL; /* else there is no memory */
 }
@@ -585,8 +586,10 @@ keel_status keel_plan_prepare(keel_plan *plan, const keel_input_sizes *inputs,
   keel_arena arena = {0};
   keel_function *functions = NULL, *f = NULL;
   version made = {.pinned = true};
+  bool reads = keel_weights_enter(plan);
   keel_status status = keel_function_clone(
       all ? all->base : plan->main->function, &arena, &functions, &f);
+  if (reads) keel_weights_leave(plan, KD_ABORTED);
   if (status == KD_OK) status = keel_function_fix_inputs(f, inputs, count);
   if (status == KD_OK) status = versions_read_types(f, &made);
   if (status == KD_OK && all)
