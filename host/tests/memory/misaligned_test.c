@@ -280,6 +280,29 @@ TEST_BETWEEN(all_shapes_read_the_same_copies, start_openblas, close_context) {
   assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
 }
 
+/* y = x + r w1 + r w2 ... : products of constants. */
+static void write_constants(const char *path) {
+  const int64_t row[] = {1, SIDE};
+  onnx_begin();
+  onnx_name y = onnx_input(2, fixed_rows);
+  for (int i = 0; i < LAYERS; i++) {
+    onnx_name r = onnx_weight(2, row, 0, 0.1F);
+    y = node("Add", y, node("MatMul", r, onnx_weight(2, matrix, 0, 0.1F)));
+  }
+  onnx_finish(y, path);
+}
+
+/* What is folded is read once, and leaves nothing but the result. */
+TEST_BETWEEN(folded_weights_leave_no_copy, start_openblas, close_context) {
+  uint64_t none = live_bytes(context);
+  keel_program *program = program_of(write_constants, false);
+  assert_true(ragged_in(program->functions) >= LAYERS / 2);
+  keel_plan *plan = plan_of(program, 0);
+  keel_tensor_release(run(plan, ROWS));
+  assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
+  RELEASE(plan, program);
+}
+
 int main(void) {
   around_each(start, close_context);
   return tests_run(NULL, NULL);

@@ -245,6 +245,11 @@ static bool same_type(const keel_type *a, const keel_type *b, bool any) {
   return any && a && b && a->dtype == b->dtype && a->rank == b->rank;
 }
 
+/* The same for a constant and its copies; 0: there is none. */
+static uint64_t identity_of(keel_tensor *constant) {
+  return constant ? keel_tensor_identity(constant) : 0;
+}
+
 static uint64_t hash_key(const keel_instance_key *key) {
   bool any = key->def->flags & KD_KERNEL_ANY_SHAPE;
   uint64_t hash = keel_hash(key->op->hash, &key->def, sizeof key->def);
@@ -255,9 +260,10 @@ static uint64_t hash_key(const keel_instance_key *key) {
         keel_hash(hash, key->layouts, key->input_count * sizeof *key->layouts);
   for (uint32_t i = 0; i < key->input_count; i++)
     hash = hash_type(hash, key->inputs[i], any);
-  if (key->constants)
-    hash = keel_hash(hash, key->constants,
-                     key->input_count * sizeof *key->constants);
+  for (uint32_t i = 0; key->constants && i < key->input_count; i++) {
+    uint64_t id = identity_of(key->constants[i]);
+    hash = keel_hash(hash, &id, sizeof id);
+  }
   return hash;
 }
 
@@ -271,10 +277,11 @@ static bool same_layouts(const keel_instance *instance,
 
 static bool same_constants(const keel_instance *instance,
                            const keel_instance_key *key) {
-  return !instance->constants == !key->constants &&
-         (!key->constants ||
-          !memcmp(instance->constants, key->constants,
-                  key->input_count * sizeof *key->constants));
+  bool same = !instance->constants == !key->constants;
+  for (uint32_t i = 0; same && key->constants && i < key->input_count; i++)
+    same =
+        identity_of(instance->constants[i]) == identity_of(key->constants[i]);
+  return same;
 }
 
 static bool matches(const keel_instance *instance, uint64_t hash,

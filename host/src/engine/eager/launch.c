@@ -87,20 +87,29 @@ keel_status keel_launch_failed(const keel_call_site *site,
 
 /* ---- inputs --------------------------------------------------------------- */
 
-static keel_status move_input(keel_call_site *site, keel_tensor *tensor,
-                              keel_device *device, bool host_argument,
-                              keel_tensor **out_moved) {
+/* In a form that kernels can read. stays: other launches read it, too. */
+static keel_status make_plain(keel_tensor *tensor, bool stays,
+                              keel_tensor **out_plain) {
+  return !keel_tensor_misaligned(tensor) ? keel_copy_rows(tensor, out_plain)
+         : stays                         ? keel_mapping_keep(tensor, out_plain)
+                 : keel_mapping_align(tensor, out_plain);
+}
+
+static keel_status move_input(keel_call_site *site, uint32_t index,
+                              keel_tensor *tensor, keel_device *device,
+                              bool host_argument, keel_tensor **out_moved) {
   uint64_t begin = site->copy_time ? keel_now() : 0;
   keel_tensor *plain = NULL;
-  KEEL_TRY(keel_tensor_misaligned(tensor) ? keel_mapping_keep(tensor, &plain)
-                                          : keel_copy_rows(tensor, &plain));
+  bool in_host = host_argument || keel_device_addressable(device);
+  bool stays = in_host && site->constants && site->constants[index] == tensor;
+  KEEL_TRY(make_plain(tensor, stays, &plain));
   if (keel_tracing()) keel_stream_for(site->op->schema->name, site->where);
   keel_status status = KD_OK;
   if (keel_launch_in_place(plain, device, host_argument))
     *out_moved = keel_tensor_retain(plain);
   else
     status =
-        host_argument || keel_device_addressable(device)
+        in_host
             ? keel_copy_to(plain, host_argument ? NULL : device, out_moved)
             : keel_transfer_begin(plain, device, out_moved); /* ready at once */
   keel_stream_for(NULL, NULL);
@@ -133,7 +142,7 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
               : keel_launch_in_place(tensor, spec->device, host))) {
       KEEL_TRY(for_value(
           run, "input", i, tensor->type,
-          move_input(run->site, tensor, spec->device, host, &moved[i])));
+          move_input(run->site, i, tensor, spec->device, host, &moved[i])));
       tensor = moved[i];
     }
     fill_view(&views[i], tensor);
