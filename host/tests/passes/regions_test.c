@@ -517,6 +517,27 @@ TEST_THAT(a_compiler_sees_types_without_sizes) {
   RELEASE(plan, program);
 }
 
+/* A run of another rank than the declared one has a plan of its own, in which no rank is
+ * known. */
+TEST_THAT(another_rank_is_not_shown_as_the_declared_one) {
+  static const wish list[] = {{"abcd", KD_OK}, {NULL, KD_OK}};
+  const float data[] = {1, -2, 3, -4, 5, -6};
+  keel_program *program = read_program(four, true);
+  keel_plan *plan = plan_for_all(program, list);
+  assert_memory_equal(seen, "a f32/1? b f32/1? ", 18);
+  keel_tensor *x = create_tensor(context, KD_F32, DIMS(2, 3), data), *y = NULL;
+  for (int i = 0; i < 3; i++) {
+    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    const float *got = keel_tensor_data(y);
+    for (int k = 0; k < 6; k++)
+      assert_true(got[k] == (data[k] < 0 ? 0 : 2 * data[k] * data[k]));
+    keel_tensor_release(y);
+  }
+  assert_memory_equal(seen, "a ?/0 b ?/0 ", 12);
+  RELEASE(x, plan, program);
+  assert_int_equal(atomic_load(&toy->live), 0);
+}
+
 /* One region for all sizes: the host tells its outputs' types at each launch. */
 TEST_THAT(a_region_may_be_of_any_size) {
   static const char *const lines[] = {" a Neg x", " s Shape x",

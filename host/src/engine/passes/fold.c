@@ -195,6 +195,7 @@ static keel_status fold_visit(folding *all, keel_node *node) {
   keel_status fits = keel_function_infer(all->function, node);
   if (fits != KD_OK && (!all->forgives || fits == KD_OUT_OF_MEMORY))
     return fits;
+  if (fits != KD_OK) keel_clear_error();
   if (fits != KD_OK || !foldable(all, node)) return KD_OK;
   KEEL_TRY(
       keel_cancellation_check_planning(node->op->schema->name, node->name));

@@ -1,37 +1,21 @@
 /* open_types.c - the element types and ranks of values whose sizes are open, for compilers.
  *
- * Shape functions need sizes. So two copies of the function get sizes of their own choice for
- * what is open, the same for all, and their types are inferred; the sizes are such that
- * halves of halves fit. Element type and rank are the function's where both copies agree: no
- * op makes a rank of a size, but for those of KEEL_OP_RANKS. */
+ * Shape functions need sizes. So copies of the function get a size for all that is open, and
+ * their types are inferred: two sizes of which halves of halves fit, and 1, which many models
+ * do not take. Element type and rank are the function's where the copies agree. What ops of
+ * KEEL_OP_RANKS make is left out: their ranks depend on sizes, of which there are others. */
 #include "passes/passes.h"
 
-static const int64_t sizes[] = {64, 160};
-
-static bool is_open(const keel_port *port) {
-  if (!keel_port_is_tensor(port) || port->rank == KEEL_RANK_UNKNOWN)
-    return true;
-  for (uint32_t i = 0; i < port->rank; i++)
-    if (port->dims[i] < 0) return true;
-  return false;
-}
-
-bool keel_function_is_open(const keel_function *function) {
-  for (uint32_t i = 0; i < function->input_count; i++)
-    if (is_open(&function->input_ports[i])) return true;
-  return false;
-}
+static const int64_t sizes[] = {64, 160, 1};
 
 /* NULL where the rank is open, too. */
-static const keel_type *type_of_size(const keel_port *port, int64_t size) {
+static const keel_type *type_of_size(const keel_type *open, int64_t size) {
   const keel_type *type = NULL;
   int64_t dims[KD_MAX_RANK];
-  if (!keel_port_is_tensor(port) || port->dtype == KD_NONE ||
-      port->rank > KD_MAX_RANK)
-    return NULL;
-  for (uint32_t i = 0; i < port->rank; i++)
-    dims[i] = port->dims[i] < 0 ? size : port->dims[i];
-  return keel_type_of(port->dtype, port->rank, dims, &type) == KD_OK ? type
+  if (!open || open->dtype == KD_NONE || open->rank > KD_MAX_RANK) return NULL;
+  for (uint32_t i = 0; i < open->rank; i++)
+    dims[i] = open->dims[i] < 0 ? size : open->dims[i];
+  return keel_type_of(open->dtype, open->rank, dims, &type) == KD_OK ? type
                                                                      : NULL;
 }
 
@@ -47,30 +31,42 @@ static const keel_type *opened(const keel_type *type) {
 }
 
 static bool makes_rank_of_sizes(const keel_node *node) {
-  return node->op->schema->traits & KEEL_OP_RANKS && node->input_count < 2;
+  const keel_opdef *op = node->op;
+  for (uint32_t i = 0; i < op->attr_count; i++) {
+    const keel_function *graph = op->attrs[i].graph;
+    for (uint32_t k = 0; graph && k < graph->node_count; k++)
+      if (!graph->nodes[k].dead && makes_rank_of_sizes(&graph->nodes[k]))
+        return true;
+  }
+  return op->schema->traits & KEEL_OP_RANKS &&
+         (node->input_count < 2 || node->inputs[1] == KEEL_ABSENT);
 }
 
-/* Notes the types that a copy has inferred: those of the first one, or whether they agree. */
+/* Notes the types that a copy has inferred: those of the first one; from the second, whether they
+ * agree; from the last, in which little fits, whether any differs. */
 static void take_types(keel_function *function, const keel_function *copy,
-                       bool first) {
+                       uint32_t which) {
   for (uint32_t i = 0; i < function->value_count; i++) {
     const keel_type *open = opened(copy->values[i].type);
     keel_value_info *info = &function->values[i];
-    info->open = first || info->open == open ? open : NULL;
+    if (which == 0)
+      info->open = open;
+    else if (info->open != open && (open || which == 1))
+      info->open = NULL;
   }
 }
 
-static keel_status infer_for(keel_function *function, int64_t size,
-                             bool first) {
+static keel_status infer_for(keel_function *function, uint32_t which) {
   const keel_pass_call call = {.sizes_only = true, .forgives = true};
+  const int64_t size = sizes[which];
   keel_arena arena = {0};
   keel_function *list = NULL, *copy = NULL;
   keel_status status = keel_function_clone(function, &arena, &list, &copy);
   for (uint32_t i = 0; status == KD_OK && i < copy->input_count; i++)
     copy->values[copy->inputs[i]].type =
-        type_of_size(&copy->input_ports[i], size);
+        type_of_size(function->values[function->inputs[i]].type, size);
   if (status == KD_OK) status = keel_pass_fold(list, &call);
-  if (status == KD_OK) take_types(function, copy, first);
+  if (status == KD_OK) take_types(function, copy, which);
   keel_functions_release(list);
   keel_arena_free(&arena);
   return status;
@@ -94,8 +90,8 @@ static void forget_ranks_of_sizes(keel_function *function) {
 }
 
 keel_status keel_function_open_types(keel_function *function) {
-  KEEL_TRY(infer_for(function, sizes[0], true));
-  KEEL_TRY(infer_for(function, sizes[1], false));
+  for (uint32_t i = 0; i < KEEL_COUNT_OF(sizes); i++)
+    KEEL_TRY(infer_for(function, i));
   forget_ranks_of_sizes(function);
   return KD_OK;
 }

@@ -31,8 +31,7 @@ typedef struct keel_pass_call {
   /* receives the forms of the regions that are compiled, or NULL */
   keel_forms *takes;
   bool sizes_only; /* fold: integers alone, with which models compute sizes */
-  bool
-      forgives; /* fold: a node whose arguments do not fit stays, of unknown type */
+  bool forgives;   /* fold: a node whose arguments do not fit is left */
 } keel_pass_call;
 
 /* One of plain, on_device and over_all is set. */
@@ -159,9 +158,6 @@ keel_status keel_pass_regions(keel_function *functions,
  * (KD_PART_ANY_SHAPE): plans for given sizes have these regions, too. */
 keel_status keel_pass_open_regions(keel_function *functions,
                                    const keel_pass_call *call);
-
-/* Whether a size or type of an input is open. */
-bool keel_function_is_open(const keel_function *function);
 
 /* Notes the element type and rank of values whose types are not known (keel_value_info.open), as far
  * as they follow without sizes. */

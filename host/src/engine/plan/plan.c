@@ -190,17 +190,6 @@ static keel_status plan_lay_out(keel_plan *plan, keel_function *main) {
   return open_devices(plan);
 }
 
-/* Whether input types that are unknown now will be known at a run. */
-static bool plan_is_open(const keel_function *main) {
-  for (uint32_t i = 0; i < main->input_count; i++) {
-    const keel_type *type = main->values[main->inputs[i]].type;
-    if (!(main->input_ports[i].flags & KEEL_PORT_RESOURCE) &&
-        (!type || !keel_type_known(type)))
-      return true;
-  }
-  return false;
-}
-
 static keel_status copy_strings(keel_arena *arena, uint32_t count,
                                 const char *const *from,
                                 const char *const **out) {
@@ -244,7 +233,8 @@ static keel_status plan_fill(keel_plan *plan, keel_program *program,
   plan->no_replay = params->flags & KEEL_PLAN_NO_REPLAY;
   plan->program = program;
   keel_program_weak_retain(program);
-  plan->holds = plan_is_open(program->main) && keel_program_lock(program);
+  plan->holds =
+      keel_function_is_open(program->main) && keel_program_lock(program);
   KEEL_TRY(keep_params(plan, params));
   if (device) KEEL_TRY(keel_device_ready(device));
   keel_pass_call call = {

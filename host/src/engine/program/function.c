@@ -176,6 +176,16 @@ const keel_type *keel_port_type(const keel_port *port) {
              : NULL;
 }
 
+bool keel_function_is_open(const keel_function *function) {
+  for (uint32_t i = 0; i < function->input_count; i++) {
+    const keel_type *type = function->values[function->inputs[i]].type;
+    if (!(function->input_ports[i].flags & KEEL_PORT_RESOURCE) &&
+        (!type || !keel_type_known(type)))
+      return true;
+  }
+  return false;
+}
+
 keel_status keel_function_node(keel_function *function, keel_opdef *op,
                                const char *name, const uint32_t *inputs,
                                uint32_t input_count, const uint32_t *outputs,

@@ -126,6 +126,9 @@ static inline bool keel_port_is_tensor(const keel_port *port) {
   return !(port->flags & ~KEEL_PORT_DONATED);
 }
 
+/* Whether input types that are unknown now will be known at a run. */
+bool keel_function_is_open(const keel_function *function);
+
 /* Adds a node. Takes over the reference to `op`, even on failure. */
 keel_status keel_function_node(keel_function *function, keel_opdef *op,
                                const char *name, const uint32_t *inputs,

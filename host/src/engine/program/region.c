@@ -55,11 +55,12 @@ static keel_status note_types(keel_region *region,
   if (!region->types) return keel_no_memory((n + m) * sizeof *region->types);
   region->input_count = n;
   region->output_count = m;
-  for (uint32_t i = 0; i < n + m; i++)
-    region->types[i] =
-        graph->function
-            ->values[i < n ? graph->inputs[i] : graph->outputs[i - n]]
-            .type;
+  for (uint32_t i = 0; i < n + m; i++) {
+    const keel_value_info *info =
+        &graph->function
+             ->values[i < n ? graph->inputs[i] : graph->outputs[i - n]];
+    region->types[i] = info->type ? info->type : info->open;
+  }
   return KD_OK;
 }
 

@@ -18,8 +18,7 @@ typedef keel_status (*keel_region_infer)(const keel_region *region,
                                          const keel_type **out);
 
 struct keel_region {
-  atomic_uint
-      refs; /* of nodes: one that serves all sizes is in several plans */
+  atomic_uint refs; /* of nodes: several plans may have it */
   keel_device *device;
   kd_region *handle;
   kd_kernel_def def; /* runs it like a kernel that has no instance */

@@ -283,6 +283,11 @@ static keel_status infer_region(const keel_function *function,
     known = types[i] && keel_type_known(types[i]);
   }
   if (known) status = region->infer(region, types, types + n);
+  if (status == KD_UNIMPLEMENTED) { /* a launch says why */
+    keel_clear_error();
+    known = false;
+    status = KD_OK;
+  }
   for (uint32_t i = 0; known && status == KD_OK && i < m; i++)
     set_output(function, node, i, types[n + i]);
   free(types);
