@@ -32,25 +32,21 @@ static const struct op {
   newdev_op run;
 } ops[] = {{"Relu", relu}, {"Add", add}, {"MatMul", matmul}};
 
-/* Whether input `index` has the output's shape. Two dimensions of -1, which are not known yet, may
- * differ, but for those of an op of one input. */
-static bool is_like_output(const kd_host *host, const kd_node *node, uint32_t index) {
+/* Whether input `index` has the output's shape; two dimensions that are not known yet may differ. */
+static bool alike(const kd_host *host, const kd_node *node, uint32_t index) {
   kd_type in, out;
-  bool alone = host->node->input_count(node) == 1;
-  if (host->node->input_type(node, index, &in) != KD_OK ||
-      host->node->output_type(node, 0, &out) != KD_OK || in.dtype != KD_F32 ||
-      out.dtype != KD_F32 || in.rank != out.rank || in.rank > KD_MAX_RANK)
-    return false;
-  for (uint32_t i = 0; i < in.rank; i++)
-    if (in.dims[i] != out.dims[i] || (in.dims[i] < 0 && !alone)) return false;
-  return true;
+  bool same = host->node->input_type(node, index, &in) == KD_OK &&
+              host->node->output_type(node, 0, &out) == KD_OK && in.dtype == KD_F32 &&
+              in.rank == out.rank && in.rank <= KD_MAX_RANK;
+  for (uint32_t i = 0; same && i < in.rank; i++)
+    same = in.dims[i] == out.dims[i] && (in.dims[i] >= 0 || host->node->input_count(node) == 1);
+  return same;
 }
 
 newdev_op newdev_find_op(const kd_host *host, const kd_node *node) {
   if (strcmp(host->node->domain(node), "ai.onnx") != 0) return NULL;
   for (uint32_t i = 0; i < 2; i++)
-    if (!strcmp(host->node->op(node), ops[i].name) && is_like_output(host, node, 0) &&
-        is_like_output(host, node, i))
+    if (!strcmp(host->node->op(node), ops[i].name) && alike(host, node, 0) && alike(host, node, i))
       return ops[i].run;
   return NULL;
 }
@@ -61,9 +57,8 @@ static kd_status supports(kd_device *device, const kd_node *node) {
   kd_type a = {0}, b = {0};
   bool matrices = !strcmp(read->op(node), "MatMul") && read->input_type(node, 0, &a) == KD_OK &&
                   read->input_type(node, 1, &b) == KD_OK && a.rank == 2 && b.rank == 2;
-  return matrices || newdev_find_op(device->host, node)
-             ? KD_OK
-             : device->host->fail(KD_UNIMPLEMENTED, "newdev: not of such shapes");
+  if (matrices || newdev_find_op(device->host, node)) return KD_OK;
+  return device->host->fail(KD_UNIMPLEMENTED, "newdev: not of such shapes");
 }
 
 static kd_status enqueue(kd_kernel *kernel, kd_stream *stream, const kd_launch *launch) {
