@@ -414,7 +414,8 @@ static void for_all_sizes(const kd_host *host, const kd_graph *graph,
     read->value_type(graph, read->node_output(graph, i, 0), &type);
     bool known = type.rank != KD_RANK_UNKNOWN;
     used += (size_t)snprintf(seen + used, sizeof seen - used, "%c %s/%d%s ",
-                             shown[i], known ? kd_dtype_name(type.dtype) : "?",
+                             shown[i] ? shown[i] : '-',
+                             known ? kd_dtype_name(type.dtype) : "?",
                              known ? (int)type.rank : 0,
                              known && type.rank && type.dims[0] < 0 ? "?" : "");
   }
@@ -515,6 +516,46 @@ TEST_THAT(a_compiler_sees_types_without_sizes) {
   assert_string_equal(seen,
                       "a f32/1? b i64/1? c f32/1? d ?/0 e ?/0 f ?/0 g ?/0 ");
   RELEASE(plan, program);
+}
+
+/* x[1:] has one element where x has two, which no choice of sizes has. */
+TEST_THAT(a_rank_that_sizes_make_is_not_shown) {
+  static const wish list[] = {{NULL, KD_OK}};
+  const int64_t open = -1, from = 1, to = 1000;
+  keel_tensor *first = create_tensor(context, KD_I64, DIMS(1), &from),
+              *last = create_tensor(context, KD_I64, DIMS(1), &to);
+  keel_builder *b = create_builder(context, "tail");
+  keel_value in[] = {keel_builder_input(b, "x", KD_F32, 1, &open),
+                     keel_builder_constant(b, first),
+                     keel_builder_constant(b, last)};
+  keel_value tail = keel_builder_op(b, "Slice", NULL, 0, in, 3);
+  tail = op(b, "Relu", op(b, "Squeeze", tail, KEEL_ABSENT), KEEL_ABSENT);
+  keel_builder_output(b, "y", tail);
+  keel_program *program = finish_program(b);
+  keel_plan *plan = plan_for_all(program, list);
+  assert_string_equal(seen, "- f32/1? - ?/0 - ?/0 ");
+  RELEASE(plan, program, first, last);
+}
+
+/* The first of x's sizes says how many of them a Reshape gets: one where it is 1. */
+TEST_THAT(a_rank_of_fewer_sizes_is_not_shown) {
+  static const wish list[] = {{NULL, KD_OK}};
+  const int64_t open[] = {-1, -1}, begin = 0, one = 1;
+  keel_tensor *zero = create_tensor(context, KD_I64, DIMS(1), &begin),
+              *end = create_tensor(context, KD_I64, DIMS(1), &one);
+  keel_builder *b = create_builder(context, "fewer");
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, open);
+  keel_value shape = op(b, "Shape", x, KEEL_ABSENT);
+  keel_value from = keel_builder_constant(b, zero);
+  keel_value head[] = {shape, from, keel_builder_constant(b, end)};
+  keel_value some[] = {shape, from,
+                       keel_builder_op(b, "Slice", NULL, 0, head, 3)};
+  keel_value sizes = keel_builder_op(b, "Slice", NULL, 0, some, 3);
+  keel_builder_output(b, "y", op(b, "Reshape", x, sizes));
+  keel_program *program = finish_program(b);
+  keel_plan *plan = plan_for_all(program, list);
+  assert_string_equal(seen, "- i64/1? - i64/1? - i64/1? - ?/0 ");
+  RELEASE(plan, program, zero, end);
 }
 
 /* A run of another rank than the declared one has a plan of its own, in which no rank is
